@@ -1,0 +1,1 @@
+"""persysctl: the command line client of the Persys control plane."""

@@ -1,0 +1,1 @@
+"""The shape of the code: dependencies, purity, sizes."""

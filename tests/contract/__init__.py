@@ -1,0 +1,1 @@
+"""The contract suites of the ports, on every implementation."""

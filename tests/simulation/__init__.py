@@ -1,0 +1,1 @@
+"""Simulated clusters in virtual time."""

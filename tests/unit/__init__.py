@@ -1,0 +1,1 @@
+"""Unit tests: one decision or one small part at a time, no patching."""
