@@ -1,0 +1,215 @@
+"""Admission of nodes: registration, heartbeats, and what operators do to them.
+
+A steady heartbeat writes nothing: it renews the node's lease, measures, and compares what the
+node runs with the records (architecture §3.5). It changes only what is assigned to its sender.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from attrs import field, frozen
+
+from persys_core.control.answers import HeartbeatAnswer, NodeView, RegisterAnswer
+from persys_core.control.committer import Committer
+from persys_core.control.config import SchedulerConfig, SchedulerPorts
+from persys_core.control.events import EventPublisher
+from persys_core.control.listing import Listing
+from persys_core.control.mode_supervisor import ModeSupervisor
+from persys_core.control.node_views import NodeViews
+from persys_core.control.reads import Reads
+from persys_core.control.requests import Heartbeat, NodeIntentChange, RegisterNode
+from persys_core.control.view import ClusterView
+from persys_core.model.cluster import ClusterMarker
+from persys_core.model.errors import FieldError, InvalidInputError, NotFoundError, RefusedError
+from persys_core.model.event import EventType
+from persys_core.model.ids import NodeId, is_valid_id
+from persys_core.model.node import Node
+from persys_core.modes.evidence import judge_work
+from persys_core.nodes.heartbeat import BeatMemory, BeatOrder, BeatVerdict, judge_beat
+from persys_core.nodes.operations import (
+    Refusal,
+    cordon,
+    register,
+    registration_refusal,
+    uncordon,
+)
+from persys_core.placement.ledger import Transaction
+from persys_core.ports.cluster_store import Key, StoreUnavailableError
+from persys_core.ports.observer import Metric
+
+__all__ = ["NodeAdmission"]
+
+FROZEN_LEASE = timedelta(seconds=30)
+FROZEN_REASON = "scheduler degraded/recovery mode"
+
+
+@frozen
+class NodeAdmission:
+    """The use cases of agents, and of operators on nodes."""
+
+    _view: ClusterView
+    _reads: Reads
+    _committer: Committer
+    _listing: Listing
+    _modes: ModeSupervisor
+    _node_views: NodeViews
+    _events: EventPublisher
+    _ports: SchedulerPorts
+    _config: SchedulerConfig
+    _on_heard: Callable[[NodeId], None]
+
+    _beats: dict[NodeId, BeatMemory] = field(factory=dict, init=False)
+
+    async def register(self, request: RegisterNode) -> RegisterAnswer:
+        """Add or renew a node; see ``AdmissionApi.register_node``."""
+        _validate(request)
+        if self._modes.is_frozen:
+            return self._refused(FROZEN_REASON)
+        new = self._view.node(request.node_id) is None
+        try:
+            await self._reads.through(Key.node(request.node_id))
+            new = self._view.node(request.node_id) is None
+            await self._committer.transact(lambda: self._decide_register(request))
+        except StoreUnavailableError as error:
+            return self._refused(f"{FROZEN_REASON}: {error}")
+        expires = await self._ports.liveness.touch(request.node_id, self._config.liveness.lease)
+        self._on_heard(request.node_id)
+        if new:
+            self._joined(request)
+        return RegisterAnswer(True, "registered", self._config.liveness.heartbeat_interval, expires)
+
+    async def heartbeat(self, beat: Heartbeat) -> HeartbeatAnswer:
+        """A node is alive; see ``AdmissionApi.heartbeat``."""
+        now = self._ports.clock.now()
+        if self._modes.is_frozen:
+            return HeartbeatAnswer(True, self._modes.tells_drain(now), now + FROZEN_LEASE)
+        if not await self._is_known(beat.node_id):
+            return HeartbeatAnswer(False, False, now, known=False)
+        expires = await self._ports.liveness.touch(beat.node_id, self._config.liveness.lease)
+        self._on_heard(beat.node_id)
+        self._take(beat)
+        node = self._view.node(beat.node_id)
+        draining = node is not None and node.value.intent.draining
+        return HeartbeatAnswer(True, draining, expires)
+
+    async def cordon(self, change: NodeIntentChange) -> NodeView:
+        """Let no new work come to the node."""
+        return await self._change_intent(change, EventType.NODE_CORDONED, self._cordoned)
+
+    async def uncordon(self, change: NodeIntentChange) -> NodeView:
+        """Let work come again."""
+        return await self._change_intent(change, EventType.NODE_UNCORDONED, self._uncordoned)
+
+    # Registration
+
+    def _decide_register(self, request: RegisterNode) -> tuple[Transaction, None]:
+        stored = self._view.node(request.node_id)
+        now = self._ports.clock.now()
+        node = register(stored.value if stored else None, request, now)
+        return Transaction().put(Key.node(node.id), node, stored), None
+
+    def _refused(self, reason: str) -> RegisterAnswer:
+        expires = self._ports.clock.now() + FROZEN_LEASE
+        return RegisterAnswer(False, reason, self._config.liveness.heartbeat_interval, expires)
+
+    def _joined(self, request: RegisterNode) -> None:
+        self._events.publish(
+            EventType.NODE_JOINED,
+            node_id=request.node_id,
+            reason="registered",
+            details={"status": "Ready", "agent_endpoint": request.endpoint},
+        )
+
+    # Heartbeats
+
+    async def _is_known(self, node_id: NodeId) -> bool:
+        if self._view.node(node_id) is None:
+            await self._reads.through(Key.node(node_id))
+        return self._view.node(node_id) is not None
+
+    def _take(self, beat: Heartbeat) -> None:
+        order = BeatOrder(beat.boot_id, beat.sequence, beat.sent_at)
+        verdict, memory = judge_beat(self._beats.get(beat.node_id), order)
+        self._beats[beat.node_id] = memory
+        if verdict is BeatVerdict.STALE:
+            self._ports.observer.increment(Metric.STALE_HEARTBEATS, {})
+            return
+        self._measure(beat)
+        foreign = judge_work(self._marker(), len(beat.reports))
+        if foreign is not None:
+            self._modes.report(foreign, f"node {beat.node_id} reports {len(beat.reports)}")
+            return
+        full = bool(beat.boot_id)
+        self._listing.take(beat.node_id, beat.reports, self._ports.clock.now(), full=full)
+        if full:
+            self._node_views.listed_now(beat.node_id)
+
+    def _marker(self) -> ClusterMarker | None:
+        stored = self._view.marker()
+        return stored.value if stored else None
+
+    def _measure(self, beat: Heartbeat) -> None:
+        if beat.usage is not None:
+            self._ports.telemetry.record_node_usage(beat.usage)
+        for usage in beat.workload_usage:
+            assignment = self._view.assignment(usage.workload_id)
+            if assignment is not None and assignment.value.node_id == beat.node_id:
+                self._ports.telemetry.record_workload_usage(usage)
+
+    # Operators
+
+    async def _change_intent(
+        self,
+        change: NodeIntentChange,
+        kind: EventType,
+        decide: Callable[[Node, NodeIntentChange], Node],
+    ) -> NodeView:
+        self._modes.require_writable()
+        await self._reads.through(Key.node(change.node_id))
+        changed = await self._committer.transact(lambda: self._decide_intent(change, decide))
+        if changed:
+            self._events.publish(
+                kind,
+                node_id=change.node_id,
+                reason=change.reason,
+                details={"source": change.actor},
+            )
+        return self._node_views.of(change.node_id)
+
+    def _decide_intent(
+        self, change: NodeIntentChange, decide: Callable[[Node, NodeIntentChange], Node]
+    ) -> tuple[Transaction, bool]:
+        stored = self._view.node(change.node_id)
+        if stored is None:
+            raise NotFoundError("node", change.node_id)
+        node = decide(stored.value, change)
+        return Transaction().put(Key.node(node.id), node, stored), node != stored.value
+
+    def _cordoned(self, node: Node, change: NodeIntentChange) -> Node:
+        return cordon(node, reason=change.reason, actor=change.actor, now=self._ports.clock.now())
+
+    def _uncordoned(self, node: Node, change: NodeIntentChange) -> Node:
+        result = uncordon(
+            node, reason=change.reason, actor=change.actor, now=self._ports.clock.now()
+        )
+        if isinstance(result, Refusal):
+            raise RefusedError(result.message)
+        return result
+
+
+def _validate(request: RegisterNode) -> None:
+    errors = []
+    if not is_valid_id(request.node_id):
+        errors.append(
+            FieldError(
+                "node_id",
+                "must be 1 to 253 characters of A-Z a-z 0-9 . _ - and start with a letter or digit",
+            )
+        )
+    refusal = registration_refusal(request)
+    if refusal is not None:
+        errors.append(FieldError("capabilities", refusal.message))
+    if errors:
+        raise InvalidInputError(errors)

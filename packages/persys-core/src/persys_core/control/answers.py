@@ -1,0 +1,134 @@
+"""What the application layer answers: values a transport turns into its own messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from attrs import field, frozen
+
+from persys_core.model.ids import NodeId, RevisionId, StoreRevision
+from persys_core.model.node import Node
+from persys_core.model.resources import Resources
+from persys_core.model.states import NodeStatus, OperatingMode
+from persys_core.model.usage import NodeUsage, WorkloadUsage
+from persys_core.model.workload import Assignment, StatusRecord, Workload
+from persys_core.placement.explain import Explanation
+
+__all__ = [
+    "ApplyAnswer",
+    "ApplyOutcomeKind",
+    "ClusterSummary",
+    "DeleteAnswer",
+    "Freshness",
+    "HeartbeatAnswer",
+    "NodeView",
+    "RegisterAnswer",
+    "WorkloadView",
+]
+
+
+@frozen
+class RegisterAnswer:
+    """Whether the node is in; a refusal says why (the agent tries again with backoff)."""
+
+    accepted: bool
+    reason: str
+    heartbeat_interval: timedelta
+    lease_expires_at: datetime
+
+
+@frozen
+class HeartbeatAnswer:
+    """``drain_node``: accept no new apply (running work is never stopped by it).
+
+    ``known`` is false where the node is not registered: it must register again.
+    """
+
+    acknowledged: bool
+    drain_node: bool
+    lease_expires_at: datetime
+    known: bool = True
+
+
+class ApplyOutcomeKind(StrEnum):
+    """What an apply changed."""
+
+    CREATED = "Created"
+    UPDATED = "Updated"
+    DESIRED_STATE_CHANGED = "DesiredStateChanged"
+    UNCHANGED = "Unchanged"
+
+
+@frozen
+class ApplyAnswer:
+    """The wish is stored. ``node_id`` is empty and ``explanation`` says why where not placed."""
+
+    outcome: ApplyOutcomeKind
+    revision_id: RevisionId
+    node_id: NodeId = ""
+    explanation: Explanation | None = None
+
+
+@frozen
+class DeleteAnswer:
+    """``outcome``: ``Deleting`` (the agent is being told), ``Tombstoned`` or ``Deleted``."""
+
+    outcome: str
+
+
+@frozen
+class Freshness:
+    """From which state of the store an answer was read, and how old that knowledge is."""
+
+    revision: StoreRevision
+    stale: bool = False
+    age: timedelta = timedelta(0)
+
+
+@frozen
+class NodeView:
+    """A node as shown: record, liveness, ledger and measured use side by side."""
+
+    node: Node
+    status: NodeStatus
+    status_reason: str
+    allocated: Resources
+    workload_count: int
+    last_heartbeat: datetime | None
+    usage: NodeUsage | None = None
+    overcommitted: bool = False
+
+    @property
+    def free(self) -> Resources:
+        """What placement may still charge: allocatable less the ledger."""
+        return self.node.allocatable - self.allocated
+
+
+@frozen
+class WorkloadView:
+    """A workload as shown."""
+
+    workload: Workload
+    status: StatusRecord
+    assignment: Assignment | None
+    usage: WorkloadUsage | None = None
+    max_attempts: int = 0
+
+
+@frozen
+class ClusterSummary:
+    """Counts per state, and who answers."""
+
+    nodes_by_status: Mapping[NodeStatus, int]
+    workloads_by_status: Mapping[str, int]
+    deleted_workloads: int
+    mode: OperatingMode
+    mode_reason: str
+    instance_id: str
+    leader_id: str
+    is_leader: bool
+    generated_at: datetime
+    problems: Sequence[str] = field(factory=tuple)
+    workloads_by_desired_state: Mapping[str, int] = field(factory=dict)

@@ -1,0 +1,103 @@
+"""What a transport calls: the use cases of one scheduler replica, as protocols.
+
+``persys_core.control.scheduler.Scheduler`` implements them; a transport (gRPC, HTTP, a test)
+depends on these alone. All of them may raise the errors of ``model.errors`` and
+``StoreUnavailableError``; no other exception means anything but a bug.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from persys_core.control.answers import (
+    ApplyAnswer,
+    ClusterSummary,
+    DeleteAnswer,
+    Freshness,
+    HeartbeatAnswer,
+    NodeView,
+    RegisterAnswer,
+    WorkloadView,
+)
+from persys_core.control.requests import ApplyWorkload, Heartbeat, NodeIntentChange, RegisterNode
+from persys_core.model.ids import NodeId, StoreRevision, WorkloadId
+from persys_core.placement.explain import Explanation
+
+__all__ = ["AdmissionApi", "NodeOperationsApi", "QueriesApi"]
+
+
+class AdmissionApi(Protocol):
+    """Agents present themselves, users state wishes. Every mutation is a compare-and-swap."""
+
+    async def register_node(self, request: RegisterNode) -> RegisterAnswer:
+        """Add or renew a node. Frozen: answered with ``accepted=False``, not an error."""
+        ...
+
+    async def heartbeat(self, beat: Heartbeat) -> HeartbeatAnswer:
+        """A node is alive and says what it runs. Frozen: acknowledged, nothing written."""
+        ...
+
+    async def apply_workload(self, request: ApplyWorkload) -> ApplyAnswer:
+        """Store a wish and place it if possible. FrozenError, NotFoundError, InvalidInputError,
+        RefusedError (the workload is being deleted)."""
+        ...
+
+    async def delete_workload(self, workload_id: WorkloadId, *, force: bool) -> DeleteAnswer:
+        """Begin a deletion; ``force`` also drops what a dead node still owes."""
+        ...
+
+    async def retry_workload(self, workload_id: WorkloadId) -> None:
+        """Forget old failures and try again now."""
+        ...
+
+
+class NodeOperationsApi(Protocol):
+    """What operators do to nodes."""
+
+    async def cordon(self, change: NodeIntentChange) -> NodeView:
+        """Let no new work come to the node."""
+        ...
+
+    async def uncordon(self, change: NodeIntentChange) -> NodeView:
+        """Let work come again."""
+        ...
+
+
+class QueriesApi(Protocol):
+    """Reads from this replica's view; a miss reads through to the store before NotFoundError.
+
+    ``at_least`` waits until the view has reached that store revision (monotonic reads).
+    """
+
+    async def list_nodes(
+        self, *, status: str = "", at_least: StoreRevision = 0
+    ) -> tuple[Sequence[NodeView], Freshness]:
+        """Nodes sorted by id, with status ``status`` (any case) where given."""
+        ...
+
+    async def get_node(
+        self, node_id: NodeId, *, at_least: StoreRevision = 0
+    ) -> tuple[NodeView, Freshness]:
+        """One node; NotFoundError."""
+        ...
+
+    async def list_workloads(
+        self, *, node_id: NodeId = "", status: str = "", at_least: StoreRevision = 0
+    ) -> tuple[Sequence[WorkloadView], Freshness]:
+        """Workloads sorted by id; both filters optional."""
+        ...
+
+    async def get_workload(
+        self, workload_id: WorkloadId, *, at_least: StoreRevision = 0
+    ) -> tuple[WorkloadView, Freshness]:
+        """One workload; NotFoundError."""
+        ...
+
+    async def summary(self, *, at_least: StoreRevision = 0) -> tuple[ClusterSummary, Freshness]:
+        """Counts per state, mode and leader."""
+        ...
+
+    async def explain(self, workload_id: WorkloadId, *, max_examples: int = 3) -> Explanation:
+        """Why the workload stands where it stands, and what happens next; NotFoundError."""
+        ...

@@ -1,0 +1,153 @@
+"""Case: one workload's records, node and newest sighting, read together and reduced to facts."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from attrs import frozen
+
+from persys_core.control.term import Term
+from persys_core.model.ids import WorkloadId
+from persys_core.model.node import Node
+from persys_core.model.resources import Resources
+from persys_core.model.spec import secret_values
+from persys_core.model.workload import (
+    Assignment,
+    Intent,
+    IntentAction,
+    StatusRecord,
+    Workload,
+)
+from persys_core.nodes.liveness import NodeCondition
+from persys_core.placement.demand import charge_for
+from persys_core.placement.ledger import Transaction
+from persys_core.ports.cluster_store import Key, Versioned
+from persys_core.reconcile.observe import missing, observe_report
+from persys_core.reconcile.situation import (
+    Circumstances,
+    Known,
+    Outlook,
+    Seen,
+    Situation,
+    assess,
+    outlook_of,
+)
+from persys_core.reconcile.transitions import created
+from persys_core.volumes.affinity import has_local_data
+
+__all__ = ["Case", "load_case"]
+
+
+@frozen
+class Case:
+    """What a step works on. ``demand`` is the workload's charge on its present node."""
+
+    stored: Versioned[Workload]
+    stored_status: Versioned[StatusRecord] | None
+    status: StatusRecord
+    assignment: Versioned[Assignment] | None
+    node: Node | None
+    seen: Seen | None
+    demand: Resources
+    situation: Situation
+    now: datetime
+
+    @property
+    def workload(self) -> Workload:
+        return self.stored.value
+
+    @property
+    def node_id(self) -> str:
+        """The assigned node's id; empty where there is none."""
+        return self.assignment.value.node_id if self.assignment else ""
+
+    @property
+    def outlook(self) -> Outlook:
+        return self.situation.outlook
+
+    def intent(self, action: IntentAction, term: Term) -> Intent:
+        """The announcement of a call about this workload, made now."""
+        deadline = self.now + term.config.agent_rpc_timeout
+        return Intent(
+            action, self.node_id, self.workload.revision_id, term.epoch, self.now, deadline
+        )
+
+    def transaction(self, status: StatusRecord | None = None) -> Transaction:
+        """A transaction that loses if the wish or the assignment changed meanwhile, and that
+        writes ``status`` where one is given."""
+        tx = Transaction().expecting(Key.workload(self.workload.id), self.stored)
+        tx = tx.expecting(Key.assignment(self.workload.id), self.assignment)
+        key = Key.status(self.workload.id)
+        if status is None:
+            return tx.expecting(key, self.stored_status)
+        return tx.put(key, status, self.stored_status)
+
+
+def load_case(term: Term, workload_id: WorkloadId) -> Case | None:
+    """Read everything of one workload at this moment; ``None`` where it does not exist."""
+    stored = term.view.workload(workload_id)
+    if stored is None:
+        return None
+    workload = stored.value
+    now = term.now()
+    stored_status = term.view.status(workload_id)
+    status = stored_status.value if stored_status else created(workload, now)
+    assignment = term.view.assignment(workload_id)
+    node = term.view.node(assignment.value.node_id) if assignment else None
+    seen = _seen(term, workload, assignment, now)
+    request = term.placing.request_for(workload, status)
+    demand = charge_for(request, node.value) if node else request.demand
+    situation = assess(
+        Known(workload, status, assignment.value if assignment else None, demand, seen),
+        Circumstances(
+            node=_condition(term, assignment),
+            pinned=_is_pinned(workload, status, assignment),
+            epoch=term.epoch,
+            apply_timeout=term.config.apply_timeout(workload.spec.type),
+            timing=term.config.timing,
+            now=now,
+        ),
+    )
+    return Case(
+        stored,
+        stored_status,
+        status,
+        assignment,
+        node.value if node else None,
+        seen,
+        demand,
+        situation,
+        now,
+    )
+
+
+def _condition(term: Term, assignment: Versioned[Assignment] | None) -> NodeCondition:
+    """An unassigned workload has no node to wait for; the table never looks at it then."""
+    if assignment is None:
+        return NodeCondition.READY
+    return term.condition(assignment.value.node_id)
+
+
+def _is_pinned(
+    workload: Workload, status: StatusRecord, assignment: Versioned[Assignment] | None
+) -> bool:
+    if assignment is None or status.data_node_id != assignment.value.node_id:
+        return False
+    return outlook_of(workload, status) is Outlook.RUN and has_local_data(workload.spec)
+
+
+def _seen(
+    term: Term, workload: Workload, assignment: Versioned[Assignment] | None, now: datetime
+) -> Seen | None:
+    if assignment is None:
+        return None
+    placed = assignment.value
+    observation = term.observations.of(workload.id, placed.node_id, placed.created_at)
+    if observation is None:
+        return None
+    if observation.report is None:
+        return Seen(missing(), observation.at, observation.by_query)
+    sighting = observe_report(
+        observation.report, workload, now, secrets=secret_values(workload.spec)
+    )
+    return Seen(sighting, observation.at, observation.by_query)

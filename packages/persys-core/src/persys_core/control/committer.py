@@ -1,0 +1,145 @@
+"""Committer: the one way into the store. Compare-and-swap, fenced, recognised in the watch.
+
+Every commit also expects the cluster marker to be the one that this replica started with; a
+commit of a singleton loop also expects its leader's record (decisions §3, commits). A lost race
+brings the present records into the view, so that the loser decides anew without another read.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from attrs import define, field
+
+from persys_core.control.view import ClusterView
+from persys_core.model.errors import FrozenError
+from persys_core.placement.ledger import Transaction
+from persys_core.ports.cluster_store import (
+    Change,
+    ClusterStore,
+    Commit,
+    Committed,
+    Conflict,
+    Delete,
+    Expectation,
+    Key,
+    Record,
+    StoreUnavailableError,
+    Versioned,
+    Write,
+)
+from persys_core.ports.membership import Leadership, Membership
+from persys_core.ports.observer import Metric, Observer
+
+__all__ = ["Committer", "ConflictLimitError", "LeadershipLostError"]
+
+T = TypeVar("T")
+
+
+class LeadershipLostError(Exception):
+    """This replica no longer leads; the loop that meets it stops, nothing was written."""
+
+
+class ConflictLimitError(StoreUnavailableError):
+    """Other writers won every time; nothing was written, the request may be tried again."""
+
+
+@define(eq=False)
+class Committer:
+    """Commits transactions for one replica."""
+
+    _store: ClusterStore
+    _view: ClusterView
+    _membership: Membership
+    _rng: random.Random
+    _observer: Observer
+    _attempts: int
+    _on_failure: Callable[[Exception], None]
+
+    marker_revision: int = field(default=0, init=False)
+    """Creation revision of the marker that this replica serves; 0 before the start."""
+
+    async def commit(
+        self, tx: Transaction, leadership: Leadership | None = None
+    ) -> Committed | Conflict:
+        """Commit once. With ``leadership`` the commit is fenced, and refused after its loss."""
+        if not tx.writes:
+            return Committed(self._view.revision)
+        commit = self._sealed(tx, leadership)
+        try:
+            result = await self._store.commit(commit)
+        except StoreUnavailableError as error:
+            self._on_failure(error)
+            raise
+        self._learn(commit, result)
+        if isinstance(result, Conflict):
+            self._refuse_foreign(result.current, leadership)
+        return result
+
+    async def transact(
+        self,
+        decide: Callable[[], tuple[Transaction, T]],
+        leadership: Leadership | None = None,
+    ) -> T:
+        """Decide and commit until it holds; each lost race means that somebody else got on."""
+        for _ in range(self._attempts):
+            tx, answer = decide()
+            if isinstance(await self.commit(tx, leadership), Committed):
+                return answer
+        raise ConflictLimitError(
+            f"gave up after {self._attempts} lost races with other writers; try again"
+        )
+
+    def _sealed(self, tx: Transaction, leadership: Leadership | None) -> Commit:
+        expects = tx.expects
+        if not any(expected.key == Key.marker() for expected in expects):
+            marker = Expectation(Key.marker(), create_revision=self.marker_revision)
+            expects = (*expects, marker)
+        if leadership is not None:
+            self.require(leadership)
+            expects = (*expects, leadership.fence)
+        return Commit(expects, tx.writes, f"{self._rng.getrandbits(64):016x}")
+
+    def require(self, leadership: Leadership) -> None:
+        """Raise LeadershipLostError unless the lease of ``leadership`` holds at this moment."""
+        if not self._membership.is_valid(leadership):
+            raise LeadershipLostError(leadership.election)
+
+    def _refuse_foreign(
+        self, current: Mapping[Key, Versioned[Record] | None], leadership: Leadership | None
+    ) -> None:
+        """A lost fence or another marker is no race that a next try could win."""
+        if leadership is not None and leadership.fence.key in current:
+            leader = current[leadership.fence.key]
+            if leader is None or leader.create_revision != leadership.epoch:
+                raise LeadershipLostError(leadership.election)
+        if Key.marker() in current:
+            marker = current[Key.marker()]
+            if marker is None or marker.create_revision != self.marker_revision:
+                error = FrozenError(
+                    "scheduler recovery mode: the store is not the one that "
+                    "this replica started with"
+                )
+                self._on_failure(error)
+                raise error
+
+    def _learn(self, commit: Commit, result: Committed | Conflict) -> None:
+        match result:
+            case Committed(revision):
+                self._view.take_own(
+                    revision, [self._change(write, revision) for write in commit.writes]
+                )
+                for write in commit.writes:
+                    self._observer.increment(Metric.STORE_WRITES, {"category": str(write.key.kind)})
+            case Conflict(revision, current):
+                self._observer.increment(Metric.COMMIT_CONFLICTS, {})
+                self._view.refresh(revision, current)
+
+    def _change(self, write: Write, revision: int) -> Change:
+        if isinstance(write, Delete):
+            return Change(write.key, None)
+        known = self._view.get(write.key)
+        created = known.create_revision if known else revision
+        return Change(write.key, Versioned(write.value, revision, created))

@@ -1,0 +1,172 @@
+"""Explaining: the same facts that decisions are made of, told to people (architecture §3.8).
+
+Decided here: which verdict a workload's state is, and what is said to happen next. Whether a node
+could take it is the placer's word.
+"""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from persys_core.control.node_views import NodeViews
+from persys_core.control.placing import Placing
+from persys_core.control.view import ClusterView
+from persys_core.model.event import capped
+from persys_core.model.states import WorkloadStatus
+from persys_core.model.workload import Assignment, StatusRecord, Workload
+from persys_core.nodes.liveness import NodeCondition
+from persys_core.placement.explain import Explanation, ReasonCode, ReasonTally, Verdict
+from persys_core.reconcile.situation import Outlook, outlook_of
+
+__all__ = ["Explaining"]
+
+_NEXT_STEPS = {
+    WorkloadStatus.SCHEDULED: "the node's agent is starting it",
+    WorkloadStatus.UPDATING: "the new revision is being sent to the node's agent",
+    WorkloadStatus.RUNNING: "nothing: it runs as wished",
+}
+
+
+class Explaining:
+    """Explains the workloads of one view."""
+
+    def __init__(self, view: ClusterView, placing: Placing, node_views: NodeViews) -> None:
+        self._view = view
+        self._placing = placing
+        self._node_views = node_views
+
+    def explain(
+        self,
+        workload: Workload,
+        status: StatusRecord,
+        assignment: Assignment | None,
+        max_examples: int,
+    ) -> Explanation:
+        """Why, since when, and what happens next."""
+        explanation = self._explain(workload, status, assignment, max_examples)
+        reason = status.reason
+        return evolve(
+            explanation,
+            since=reason.since if reason else status.updated_at,
+            next_try_at=status.retry.next_at or (reason.next_try_at if reason else None),
+            store_revision=self._view.revision,
+        )
+
+    def _explain(
+        self,
+        workload: Workload,
+        status: StatusRecord,
+        assignment: Assignment | None,
+        max_examples: int,
+    ) -> Explanation:
+        outlook = outlook_of(workload, status)
+        if outlook is not Outlook.RUN:
+            return self._rests(outlook, status, assignment)
+        if assignment is None or assignment.released:
+            return self._unplaced(workload, status, max_examples)
+        return self._placed(status, assignment)
+
+    def _rests(
+        self, outlook: Outlook, status: StatusRecord, assignment: Assignment | None
+    ) -> Explanation:
+        node = assignment.node_id if assignment else ""
+        match outlook:
+            case Outlook.HALTED:
+                why = status.reason.message if status.reason else "it failed for good"
+                return Explanation(
+                    Verdict.HALTED,
+                    capped(why),
+                    node,
+                    next_step="nothing until a new revision is applied or it is retried by hand",
+                )
+            case Outlook.COMPLETED:
+                return Explanation(
+                    Verdict.NOT_NEEDED,
+                    "it ended well and its restart policy lets it rest",
+                    node,
+                    next_step="nothing; a retry runs it once more",
+                )
+            case Outlook.DELETE:
+                return Explanation(
+                    Verdict.NOT_NEEDED,
+                    "it is being deleted",
+                    node,
+                    next_step=f"the agent of {node} confirms, or a tombstone is left there"
+                    if node
+                    else "its records are removed",
+                )
+            case _:
+                return Explanation(
+                    Verdict.NOT_NEEDED,
+                    "it is wanted stopped",
+                    node,
+                    next_step="nothing until it is started",
+                )
+
+    def _unplaced(self, workload: Workload, status: StatusRecord, max_examples: int) -> Explanation:
+        found = self._placing.explain(workload, status, max_examples)
+        if status.retry.next_at is not None and status.failure is not None:
+            return evolve(
+                found,
+                verdict=Verdict.DEFERRED,
+                summary=capped(status.failure.message),
+                next_step="it is placed again when the next try is due",
+            )
+        if found.verdict is Verdict.PLACED:
+            return evolve(
+                found,
+                verdict=Verdict.DEFERRED,
+                summary=f"{found.nodes_feasible} of {found.nodes_considered} nodes could take it "
+                "now",
+                next_step="it is placed at the next look at what waits",
+            )
+        return evolve(
+            found,
+            next_step="it is tried again as soon as capacity, a node, a label or a taint changes",
+        )
+
+    def _placed(self, status: StatusRecord, assignment: Assignment) -> Explanation:
+        condition = self._node_views.condition(assignment.node_id)
+        if condition is not NodeCondition.READY:
+            return self._on_silent_node(status, assignment)
+        if status.reason is not None and status.reason.code.startswith("resize:"):
+            code = status.reason.code.removeprefix("resize:")
+            known = ReasonCode(code) if code in set(ReasonCode) else ReasonCode.RESOURCE
+            return Explanation(
+                Verdict.DEFERRED,
+                status.reason.message,
+                assignment.node_id,
+                reasons=(ReasonTally(known, 1, status.reason.message),),
+                next_step="the new revision is sent as soon as the node has room",
+            )
+        if status.failure is not None and status.status is WorkloadStatus.RETRY_PENDING:
+            return Explanation(
+                Verdict.DEFERRED,
+                capped(f"{status.failure.code}: {status.failure.message}"),
+                assignment.node_id,
+                next_step="it is tried again when the next try is due",
+            )
+        return Explanation(
+            Verdict.PLACED,
+            assignment.reason,
+            assignment.node_id,
+            next_step=_NEXT_STEPS.get(status.status, "the reconciler looks at it"),
+        )
+
+    def _on_silent_node(self, status: StatusRecord, assignment: Assignment) -> Explanation:
+        health = self._node_views.health(assignment.node_id)
+        text = capped(f"node {assignment.node_id}: {health.reason}")
+        if status.reason is not None and status.reason.code == ReasonCode.LOCAL_DATA:
+            return Explanation(
+                Verdict.PINNED,
+                status.reason.message,
+                assignment.node_id,
+                reasons=(ReasonTally(ReasonCode.LOCAL_DATA, 1, status.reason.message),),
+                next_step="it goes on when its node is back",
+            )
+        return Explanation(
+            Verdict.MOVING,
+            text,
+            assignment.node_id,
+            next_step="it stays there if the node is back in time, else it moves",
+        )

@@ -1,0 +1,200 @@
+"""LeadingLoops: what runs only while this replica leads, and ends with its leadership."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from persys_core.control.agent_calls import AgentCalls
+from persys_core.control.ledger_audit import LedgerAudit
+from persys_core.control.loops import PeriodicLoop
+from persys_core.control.node_pass import NodePass
+from persys_core.control.reconciler import Reconciler
+from persys_core.control.term import Term
+from persys_core.control.work import Work, tombstone_work, workload_work
+from persys_core.control.workqueue import WorkQueue
+from persys_core.model.ids import NodeId
+from persys_core.model.states import WorkloadStatus
+from persys_core.model.workload import Tombstone
+from persys_core.ports.cluster_store import Key, Kind, Record, Versioned
+from persys_core.ports.membership import Leadership
+
+if TYPE_CHECKING:
+    from persys_core.control.scheduler import Scheduler
+
+__all__ = ["LeadingLoops"]
+
+AUDIT_INTERVAL = timedelta(seconds=60)
+COALESCE = timedelta(milliseconds=50)
+_AT_REST = (
+    WorkloadStatus.RUNNING,
+    WorkloadStatus.STOPPED,
+    WorkloadStatus.COMPLETED,
+    WorkloadStatus.FAILED,
+)
+
+
+class LeadingLoops:
+    """The loops of one leadership of one replica."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        leadership: Leadership,
+        on_bug: Callable[[object, Exception], None],
+    ) -> None:
+        self._scheduler = scheduler
+        self._view = scheduler.view
+        self._leadership = leadership
+        self._clock = scheduler.ports.clock
+        self._term = self._make_term(scheduler, leadership)
+        self._reconciler = Reconciler(self._term)
+        self._queue: WorkQueue[Work] = WorkQueue(
+            self._reconciler.handle,
+            scheduler.ports.clock,
+            workers=scheduler.config.reconcile_concurrency,
+            on_bug=on_bug,
+        )
+        self._pass = NodePass(self._term, scheduler.listing, scheduler.modes.report)
+        self._audit = LedgerAudit(self._term)
+        self._ended = False
+        self.loops = self._make_loops(on_bug)
+        scheduler.view.listen(self._on_change)
+
+    def _make_term(self, scheduler: Scheduler, leadership: Leadership) -> Term:
+        calls = AgentCalls(
+            scheduler.ports, scheduler.config, scheduler.committer, leadership, scheduler.reach
+        )
+        return Term(
+            leadership=leadership,
+            view=scheduler.view,
+            committer=scheduler.committer,
+            placing=scheduler.placing,
+            observations=scheduler.observations,
+            node_views=scheduler.node_views,
+            reach=scheduler.reach,
+            calls=calls,
+            events=scheduler.publisher,
+            ports=scheduler.ports,
+            config=scheduler.config,
+            requeue=self._requeue,
+            may_act=lambda: scheduler.modes.may_act,
+            may_move=scheduler.monitor.may_move,
+        )
+
+    def _make_loops(self, on_bug: Callable[[object, Exception], None]) -> dict[str, PeriodicLoop]:
+        config = self._scheduler.config
+        bodies = {
+            "reconcile": (config.reconcile_interval, self._pass.run),
+            "pending": (config.pending_sweep_interval, self._sweep_pending),
+            "audit": (AUDIT_INTERVAL, self._audit_and_sweep),
+        }
+        return {
+            name: PeriodicLoop(
+                name,
+                interval,
+                body,
+                self._clock,
+                on_bug=on_bug,
+                jitter=0.05,
+                rng=self._scheduler.ports.rng,
+            )
+            for name, (interval, body) in bodies.items()
+        }
+
+    async def run(self) -> None:
+        """Work until the leadership is lost or this is cancelled; then nothing goes on."""
+        self._add_unsettled()
+        bodies: list[Coroutine[Any, Any, None]] = [
+            self._queue.run(),
+            *(loop.run() for loop in self.loops.values()),
+        ]
+        tasks = [asyncio.create_task(body) for body in bodies]
+        lost = asyncio.create_task(self._scheduler.ports.membership.lost(self._leadership))
+        try:
+            await asyncio.wait((lost, *tasks), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._ended = True
+            self._view.unlisten(self._on_change)
+            for task in (lost, *tasks):
+                task.cancel()
+            await asyncio.gather(lost, *tasks, return_exceptions=True)
+
+    # Nudges
+
+    def nudge(self, work: Work) -> None:
+        """Have ``work`` looked at soon."""
+        if not self._ended:
+            self._queue.add(work)
+
+    def capacity_changed(self) -> None:
+        """Something may have become free or open: what waits gets its turn (P04)."""
+        self.loops["pending"].nudge()
+
+    def audit_soon(self) -> None:
+        """The view was replaced: the ledger is compared anew (P03)."""
+        self.loops["audit"].nudge()
+
+    def node_heard(self, node_id: NodeId) -> None:
+        """A node that was not listed yet need not wait for the next pass."""
+        node = self._view.node(node_id)
+        marker = self._view.marker()
+        if node and marker and node.value.listed_under != marker.create_revision:
+            self.loops["reconcile"].nudge()
+
+    def node_changed(self, node_id: NodeId) -> None:
+        """The node's condition changed: everything on it is looked at."""
+        for workload_id in self._view.assigned_to(node_id):
+            self.nudge(workload_work(workload_id))
+        for workload_id in self._view.buried_at(node_id):
+            self.nudge(tombstone_work(node_id, workload_id))
+
+    def _requeue(self, work: Work, delay: timedelta) -> None:
+        if not self._ended:
+            self._queue.add_after(work, delay)
+
+    def _on_change(
+        self, key: Key, before: Versioned[Record] | None, after: Versioned[Record] | None
+    ) -> None:
+        if self._ended:
+            return
+        match key.kind:
+            case Kind.WORKLOAD | Kind.STATUS | Kind.ASSIGNMENT:
+                self.nudge(workload_work(key.id))
+            case Kind.TOMBSTONE:
+                self._nudge_tombstone(after)
+            case Kind.NODE if after is None:
+                self.node_changed(key.id)
+            case _:
+                pass
+
+    def _nudge_tombstone(self, stored: Versioned[Record] | None) -> None:
+        if stored is not None and isinstance(stored.value, Tombstone):
+            self.nudge(tombstone_work(stored.value.node_id, stored.value.workload_id))
+
+    # Sweeps
+
+    async def _sweep_pending(self) -> None:
+        """Everything that waits, in its turn. Changes that come together are one sweep."""
+        await self._clock.sleep(COALESCE)
+        for workload_id in self._scheduler.pending.in_turn():
+            self.nudge(workload_work(workload_id))
+
+    async def _audit_and_sweep(self) -> None:
+        """The backstop: the ledger, and everything that is not at rest."""
+        await self._audit.run()
+        self._add_unsettled()
+
+    def _add_unsettled(self) -> None:
+        for workload_id in self._view.all(Kind.WORKLOAD):
+            status = self._view.status(workload_id)
+            if (
+                status is None
+                or status.value.status not in _AT_REST
+                or status.value.intent is not None
+            ):
+                self.nudge(workload_work(workload_id))
+        for grave in self._view.values(Kind.TOMBSTONE, Tombstone):
+            self.nudge(tombstone_work(grave.node_id, grave.workload_id))

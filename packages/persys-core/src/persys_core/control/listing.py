@@ -1,0 +1,111 @@
+"""Listing: what a node says it runs, compared as a set with what is assigned to it (§3.4).
+
+Decided here: which workloads need a look. A workload that runs as its record says costs one
+dictionary look-up; everything else is nudged, and the reconciler decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+
+from persys_core.control.observations import Observation, Observations
+from persys_core.control.view import ClusterView
+from persys_core.control.work import Work, tombstone_work, workload_work
+from persys_core.model.ids import NodeId, WorkloadId
+from persys_core.model.observation import AgentReport, AgentState
+from persys_core.model.states import WorkloadStatus
+from persys_core.model.workload import StatusRecord
+
+__all__ = ["Listing"]
+
+_AS_RECORDED: dict[WorkloadStatus, frozenset[AgentState]] = {
+    WorkloadStatus.RUNNING: frozenset((AgentState.RUNNING,)),
+    WorkloadStatus.STOPPED: frozenset((AgentState.STOPPED,)),
+    WorkloadStatus.COMPLETED: frozenset((AgentState.STOPPED,)),
+    WorkloadStatus.FAILED: frozenset((AgentState.STOPPED, AgentState.FAILED, AgentState.UNKNOWN)),
+}
+
+
+class Listing:
+    """Takes full listings and heartbeats of nodes."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        observations: Observations,
+        nudge: Callable[[Work], None],
+    ) -> None:
+        self._view = view
+        self._observations = observations
+        self._nudge = nudge
+
+    def take(
+        self, node_id: NodeId, reports: Iterable[AgentReport], at: datetime, *, full: bool
+    ) -> list[WorkloadId]:
+        """Compare ``reports`` (asked for at ``at``) with the records.
+
+        ``full``: a workload that is not reported is missing on the node. Returns the ids that
+        are neither assigned nor owed there (orphans; what to do about them is drift's business).
+        """
+        orphans = []
+        reported = set()
+        for report in reports:
+            reported.add(report.workload_id)
+            if not self._take_report(node_id, report, at):
+                orphans.append(report.workload_id)
+        if full:
+            self._take_absent(node_id, reported, at)
+        return orphans
+
+    def _take_report(self, node_id: NodeId, report: AgentReport, at: datetime) -> bool:
+        """Whether the workload belongs there, by assignment or as an owed delete."""
+        workload_id = report.workload_id
+        assignment = self._view.assignment(workload_id)
+        if assignment is None or assignment.value.node_id != node_id:
+            owed = self._view.tombstone(node_id, workload_id) is not None
+            if owed:
+                self._nudge(tombstone_work(node_id, workload_id))
+            return owed
+        if self._is_settled(report):
+            return True
+        if report.revision_id:
+            # Without a revision it is a hint: it only makes the reconciler ask (decisions §2.10).
+            self._observations.record(workload_id, Observation(node_id, report, at))
+        self._nudge(workload_work(workload_id))
+        return True
+
+    def _is_settled(self, report: AgentReport) -> bool:
+        status = self._view.status(report.workload_id)
+        workload = self._view.workload(report.workload_id)
+        if status is None or workload is None:
+            return False
+        record: StatusRecord = status.value
+        ended = record.status in (WorkloadStatus.COMPLETED, WorkloadStatus.FAILED)
+        return (
+            record.intent is None
+            and (ended or record.reason is None)
+            and report.state in _AS_RECORDED.get(record.status, ())
+            and report.revision_id in (workload.value.revision_id, "")
+        )
+
+    def _take_absent(self, node_id: NodeId, reported: set[WorkloadId], at: datetime) -> None:
+        for workload_id in self._view.assigned_to(node_id) - reported:
+            assignment = self._view.assignment(workload_id)
+            if assignment is None or assignment.value.created_at > at:
+                continue
+            self._observations.record(workload_id, Observation(node_id, None, at))
+            if not self._rests(workload_id):
+                self._nudge(workload_work(workload_id))
+        for workload_id in self._view.buried_at(node_id):
+            self._nudge(tombstone_work(node_id, workload_id))
+
+    def _rests(self, workload_id: WorkloadId) -> bool:
+        """Whether nothing is expected to be there: it was never sent, or it ended."""
+        status = self._view.status(workload_id)
+        return (
+            status is not None
+            and status.value.intent is None
+            and status.value.status
+            in (WorkloadStatus.STOPPED, WorkloadStatus.COMPLETED, WorkloadStatus.FAILED)
+        )

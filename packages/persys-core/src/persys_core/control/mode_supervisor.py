@@ -1,0 +1,172 @@
+"""ModeSupervisor: keeps the operating mode by what the store shows, and guards mutations.
+
+Decided here: when the store is looked at and how its marker is written at first. What a finding
+means is decided in ``modes``. A brand-new store gets its marker here, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+
+from attrs import define, field
+
+from persys_core.control.committer import Committer
+from persys_core.control.config import SchedulerConfig
+from persys_core.control.events import EventPublisher
+from persys_core.control.view import ClusterView
+from persys_core.model.cluster import ClusterMarker, LedgerState
+from persys_core.model.errors import FrozenError
+from persys_core.model.event import EventType
+from persys_core.model.states import OperatingMode
+from persys_core.modes import machine
+from persys_core.modes.evidence import Found, Known, is_new_cluster, judge_store
+from persys_core.modes.machine import ModeEvent, ModeState
+from persys_core.ports.clock import Clock
+from persys_core.ports.cluster_store import (
+    ClusterStore,
+    Commit,
+    Committed,
+    Expectation,
+    Key,
+    Kind,
+    Put,
+    Record,
+    StoreUnavailableError,
+    Versioned,
+)
+
+__all__ = ["ModeSupervisor"]
+
+
+@define(eq=False)
+class ModeSupervisor:
+    """One replica's mode."""
+
+    _store: ClusterStore
+    _view: ClusterView
+    _committer: Committer
+    _events: EventPublisher
+    _clock: Clock
+    _config: SchedulerConfig
+    _token: Callable[[], str]
+
+    _known: Known | None = field(default=None, init=False)
+    state: ModeState = field(init=False)
+    changed: asyncio.Event = field(factory=asyncio.Event, init=False)
+    """Set at each change of mode; who waits for it clears it."""
+
+    @state.default
+    def _started(self) -> ModeState:
+        return ModeState.started(self._clock.now())
+
+    @property
+    def may_act(self) -> bool:
+        """Whether the loops may place, send and move."""
+        return machine.permits(self.state.mode, self.state.cause).act
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether users' and operators' wishes are refused."""
+        return not machine.permits(self.state.mode, self.state.cause).mutate
+
+    def require_writable(self) -> None:
+        """Raise FrozenError, with the reason and what to do, while nothing may be changed."""
+        if self.is_frozen:
+            raise FrozenError(machine.frozen_text(self.state))
+
+    def tells_drain(self, now: datetime) -> bool:
+        """Whether agents are told to accept no new apply."""
+        return machine.tells_drain(self.state, now)
+
+    def report(self, event: ModeEvent, detail: str = "") -> None:
+        """Take an event; a change of mode is published."""
+        before = self.state
+        self.state = machine.next_mode(before, event, self._clock.now(), detail=detail)
+        if self.state.mode is not before.mode:
+            self._publish(before.mode)
+            self.changed.set()
+
+    def on_failure(self, error: Exception) -> None:
+        """A store operation failed for good (from the committer)."""
+        if isinstance(error, FrozenError):
+            self.report(ModeEvent.MARKER_MISSING, str(error))
+        else:
+            self.report(ModeEvent.OPERATION_EXHAUSTED, str(error))
+
+    async def bootstrap(self) -> None:
+        """Load the first snapshot; write the marker of a brand-new cluster.
+
+        Raises StoreUnavailableError where the store does not answer; the caller tries again.
+        """
+        snapshot = await self._store.snapshot()
+        self._view.load(snapshot)
+        found = Found(_marker_of(self._view.marker()), revision=snapshot.revision)
+        foreign = any(key.kind is not Kind.LEADER for key in snapshot.records)
+        if is_new_cluster(self._known, found) and not foreign:
+            await self._found_cluster()
+        elif found.marker is None:
+            self.report(ModeEvent.MARKER_MISSING, "the store has records and no marker")
+            return
+        self._adopt_marker()
+
+    async def probe(self) -> None:
+        """Ask the store whether it answers and is the one that we know; a pass of the loop."""
+        try:
+            async with asyncio.timeout(self._config.probe_timeout.total_seconds()):
+                revision = await self._store.probe()
+                marker = (await self._store.get((Key.marker(),)))[Key.marker()]
+        except (StoreUnavailableError, TimeoutError) as error:
+            self.report(ModeEvent.PROBE_FAILED, str(error) or "no answer in time")
+            return
+        self.report(ModeEvent.PROBE_OK)
+        self.report(*judge_store(self._known, Found(_marker_of(marker), revision=revision)))
+        self._remember(revision)
+
+    def _remember(self, revision: int) -> None:
+        if self._known is not None and self.state.mode is OperatingMode.NORMAL:
+            self._known = Known(self._known.cluster_id, revision=revision)
+
+    def _adopt_marker(self) -> None:
+        marker = self._view.marker()
+        if marker is None:
+            return
+        self._known = Known(marker.value.cluster_id, revision=self._view.revision)
+        self._committer.marker_revision = marker.create_revision
+
+    async def _found_cluster(self) -> None:
+        """Write the marker and an empty, ready ledger; another replica may be first."""
+        now = self._clock.now()
+        cluster_id = f"{self._config.cluster_id}-{self._token()[:8]}"
+        commit = Commit(
+            expects=(Expectation(Key.marker(), revision=0), Expectation(Key.ledger(), revision=0)),
+            writes=(
+                Put(Key.marker(), ClusterMarker(cluster_id, now)),
+                Put(Key.ledger(), LedgerState(ready=True, built_at=now)),
+            ),
+            token=self._token(),
+        )
+        result = await self._store.commit(commit)
+        if isinstance(result, Committed):
+            snapshot = await self._store.snapshot()
+            self._view.load(snapshot)
+        else:
+            self._view.refresh(result.revision, result.current)
+
+    def _publish(self, before: OperatingMode) -> None:
+        details = {
+            "from": before.value,
+            "to": self.state.mode.value,
+            "reason": self.state.reason,
+            "changed_at": self.state.since.isoformat(),
+            "writable": str(not self.is_frozen).lower(),
+        }
+        self._events.publish(
+            EventType.SCHEDULER_MODE_CHANGED, reason=self.state.reason, details=details
+        )
+
+
+def _marker_of(stored: Versioned[Record] | None) -> ClusterMarker | None:
+    value = stored.value if stored else None
+    return value if isinstance(value, ClusterMarker) else None

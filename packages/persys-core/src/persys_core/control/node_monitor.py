@@ -1,0 +1,136 @@
+"""NodeMonitor: follows every node's liveness on every replica, and on the leader acts on it.
+
+A node that falls silent or comes back is published once, and its workloads are looked at; how
+fast work may leave lost nodes is decided in ``nodes.eviction``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from attrs import define, field
+
+from persys_core.control.events import EventPublisher
+from persys_core.control.fleet_feed import FleetFeed
+from persys_core.control.node_views import NodeViews
+from persys_core.control.view import ClusterView
+from persys_core.model.event import EventType
+from persys_core.model.ids import NodeId
+from persys_core.nodes.eviction import EvictionPolicy, EvictionState, plan_evictions
+from persys_core.nodes.liveness import NodeCondition
+from persys_core.ports.clock import Clock
+from persys_core.ports.cluster_store import Kind
+from persys_core.ports.liveness import Liveness
+
+__all__ = ["NodeMonitor"]
+
+
+@define(eq=False)
+class NodeMonitor:
+    """One replica's watch over the nodes."""
+
+    _view: ClusterView
+    _liveness: Liveness
+    _feed: FleetFeed
+    _node_views: NodeViews
+    _events: EventPublisher
+    _clock: Clock
+    _policy: EvictionPolicy
+
+    _conditions: dict[NodeId, NodeCondition] = field(factory=dict, init=False)
+    _alive: dict[NodeId, bool] = field(factory=dict, init=False)
+    _evictions: EvictionState = field(factory=EvictionState, init=False)
+    on_condition: Callable[[NodeId], None] | None = field(default=None, init=False)
+    """Set while this replica leads: has everything on the node looked at."""
+
+    def take_over(self) -> None:
+        """A new leader counts nobody as released or lost yet (field report N02)."""
+        self._evictions = EvictionState()
+
+    def may_move(self, node_id: NodeId) -> bool:
+        """Whether work may leave this lost node now."""
+        return node_id in self._evictions.released
+
+    def heard(self, node_id: NodeId) -> None:
+        """The node gave a sign of life: what that changes is not left to the next tick."""
+        if self._alive.get(node_id) is not True:
+            self._follow(node_id)
+
+    async def tick(self) -> None:
+        """One look at all nodes."""
+        for node_id in list(self._view.all(Kind.NODE)):
+            self._follow(node_id)
+        for gone in [node for node in self._alive if self._view.node(node) is None]:
+            self._alive.pop(gone, None)
+            self._conditions.pop(gone, None)
+            if self.on_condition is not None:
+                self.on_condition(gone)
+        self._release_lost()
+
+    def _follow(self, node_id: NodeId) -> None:
+        condition = self._node_views.condition(node_id)
+        alive = condition is NodeCondition.READY
+        if self._alive.get(node_id) is not alive:
+            self._alive[node_id] = alive
+            self._feed.set_alive(node_id, alive=alive)
+        before = self._conditions.get(node_id)
+        self._conditions[node_id] = condition
+        if before is condition or self.on_condition is None:
+            return
+        if before is not None:
+            self._tell(node_id, condition)
+        self.on_condition(node_id)
+
+    def _tell(self, node_id: NodeId, condition: NodeCondition) -> None:
+        reason = self._node_views.health(node_id).reason
+        if condition is NodeCondition.NOT_READY:
+            self._events.publish(
+                EventType.NODE_LOST,
+                node_id=node_id,
+                reason=reason,
+                details={"status": "NotReady", "source": "monitor"},
+            )
+        elif condition is NodeCondition.READY:
+            self._events.publish(
+                EventType.NODE_READY,
+                node_id=node_id,
+                reason=reason,
+                details={"status": "Ready", "source": "heartbeat"},
+            )
+
+    def _release_lost(self) -> None:
+        silent = self._silent_since()
+        lost = [
+            node
+            for node, condition in self._conditions.items()
+            if condition is NodeCondition.LOST and node in silent and self._view.assigned_to(node)
+        ]
+        before = self._evictions
+        plan = plan_evictions(
+            before,
+            total=len(self._view.all(Kind.NODE)),
+            silent_since=silent,
+            lost=lost,
+            policy=self._policy,
+            now=self._clock.now(),
+        )
+        self._evictions = plan.state
+        if self.on_condition is None:
+            return
+        if plan.mass_loss_began:
+            self._events.publish(
+                EventType.MASS_NODE_LOSS,
+                reason=f"{len(silent)} of {len(self._view.all(Kind.NODE))} nodes fell silent "
+                "together; no work is moved until enough of them are back",
+            )
+        for node_id in sorted(plan.may_move - before.released):
+            self.on_condition(node_id)
+
+    def _silent_since(self) -> dict[NodeId, datetime]:
+        return {
+            node: since
+            for node, condition in self._conditions.items()
+            if condition in (NodeCondition.NOT_READY, NodeCondition.LOST)
+            and (since := self._liveness.expired_since(node)) is not None
+        }

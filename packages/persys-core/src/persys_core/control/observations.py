@@ -1,0 +1,52 @@
+"""What agents said last, per workload, in this replica's memory. Hints only trigger questions.
+
+Never durable: after a restart the nodes are simply listed again.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from attrs import frozen
+
+from persys_core.model.ids import NodeId, WorkloadId
+from persys_core.model.observation import AgentReport
+
+__all__ = ["Observation", "Observations"]
+
+
+@frozen
+class Observation:
+    """One workload as its node saw it at ``at``; ``report`` ``None``: the node lacks it.
+
+    ``by_query``: the answer to a question about just this workload, which alone shows tasks.
+    """
+
+    node_id: NodeId
+    report: AgentReport | None
+    at: datetime
+    by_query: bool = False
+
+
+class Observations:
+    """The newest observation per workload and node pair that is of interest."""
+
+    def __init__(self) -> None:
+        self._by_workload: dict[WorkloadId, Observation] = {}
+
+    def record(self, workload_id: WorkloadId, observation: Observation) -> None:
+        """Keep ``observation`` unless a newer one is known."""
+        known = self._by_workload.get(workload_id)
+        if known is None or known.at <= observation.at or known.node_id != observation.node_id:
+            self._by_workload[workload_id] = observation
+
+    def of(self, workload_id: WorkloadId, node_id: NodeId, since: datetime) -> Observation | None:
+        """What ``node_id`` said of the workload at ``since`` or later."""
+        known = self._by_workload.get(workload_id)
+        if known is None or known.node_id != node_id or known.at < since:
+            return None
+        return known
+
+    def forget(self, workload_id: WorkloadId) -> None:
+        """The workload is gone."""
+        self._by_workload.pop(workload_id, None)

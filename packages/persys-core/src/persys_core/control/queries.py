@@ -1,0 +1,138 @@
+"""Queries: reads from this replica's view. They never write, and never wait for an agent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from attrs import frozen
+
+from persys_core.control.answers import ClusterSummary, Freshness, NodeView, WorkloadView
+from persys_core.control.config import SchedulerConfig, SchedulerPorts
+from persys_core.control.explaining import Explaining
+from persys_core.control.mode_supervisor import ModeSupervisor
+from persys_core.control.node_views import NodeViews
+from persys_core.control.reads import Reads
+from persys_core.control.view import ClusterView
+from persys_core.model.errors import NotFoundError
+from persys_core.model.ids import NodeId, StoreRevision, WorkloadId
+from persys_core.model.states import DesiredState, WorkloadStatus
+from persys_core.model.workload import StatusRecord, Workload
+from persys_core.placement.explain import Explanation
+from persys_core.ports.cluster_store import Key, Kind
+from persys_core.reconcile.transitions import created
+
+__all__ = ["Queries"]
+
+
+@frozen
+class Queries:
+    """Implements ``control.api.QueriesApi``."""
+
+    _view: ClusterView
+    _reads: Reads
+    _node_views: NodeViews
+    _explaining: Explaining
+    _modes: ModeSupervisor
+    _ports: SchedulerPorts
+    _config: SchedulerConfig
+    _leader_id: Callable[[], str]
+
+    async def list_nodes(
+        self, *, status: str = "", at_least: StoreRevision = 0
+    ) -> tuple[Sequence[NodeView], Freshness]:
+        """Nodes sorted by id."""
+        freshness = await self._fresh(at_least)
+        views = [self._node_views.of(node) for node in sorted(self._view.all(Kind.NODE))]
+        wanted = status.lower()
+        return [view for view in views if wanted in ("", view.status.lower())], freshness
+
+    async def get_node(
+        self, node_id: NodeId, *, at_least: StoreRevision = 0
+    ) -> tuple[NodeView, Freshness]:
+        """One node."""
+        freshness = await self._fresh(at_least)
+        await self._reads.through(Key.node(node_id), Key.allocation(node_id))
+        return self._node_views.of(node_id), freshness
+
+    async def list_workloads(
+        self, *, node_id: NodeId = "", status: str = "", at_least: StoreRevision = 0
+    ) -> tuple[Sequence[WorkloadView], Freshness]:
+        """Workloads sorted by id."""
+        freshness = await self._fresh(at_least)
+        ids = sorted(self._view.assigned_to(node_id) if node_id else self._view.all(Kind.WORKLOAD))
+        views = [self._workload(id_) for id_ in ids if self._view.workload(id_) is not None]
+        wanted = status.lower()
+        return [view for view in views if wanted in ("", view.status.status.lower())], freshness
+
+    async def get_workload(
+        self, workload_id: WorkloadId, *, at_least: StoreRevision = 0
+    ) -> tuple[WorkloadView, Freshness]:
+        """One workload."""
+        freshness = await self._fresh(at_least)
+        await self._reads.through(
+            Key.workload(workload_id), Key.status(workload_id), Key.assignment(workload_id)
+        )
+        return self._workload(workload_id), freshness
+
+    async def summary(self, *, at_least: StoreRevision = 0) -> tuple[ClusterSummary, Freshness]:
+        """Counts per state, mode and leader."""
+        freshness = await self._fresh(at_least)
+        state = self._modes.state
+        leader = self._leader_id()
+        return ClusterSummary(
+            nodes_by_status=Counter(
+                self._node_views.health(node).status for node in self._view.all(Kind.NODE)
+            ),
+            workloads_by_status=self._statuses(),
+            deleted_workloads=self._deleted(),
+            mode=state.mode,
+            mode_reason=state.reason,
+            instance_id=self._ports.membership.instance_id,
+            leader_id=leader,
+            is_leader=leader == self._ports.membership.instance_id,
+            generated_at=self._ports.clock.now(),
+            problems=self._view.quarantined,
+        ), freshness
+
+    async def explain(self, workload_id: WorkloadId, *, max_examples: int = 3) -> Explanation:
+        """Why a workload stands where it stands."""
+        await self._reads.through(
+            Key.workload(workload_id), Key.status(workload_id), Key.assignment(workload_id)
+        )
+        view = self._workload(workload_id)
+        return self._explaining.explain(view.workload, view.status, view.assignment, max_examples)
+
+    async def _fresh(self, at_least: StoreRevision) -> Freshness:
+        await self._reads.reach(at_least, self._config.api_timeout)
+        return self._reads.freshness()
+
+    def _workload(self, workload_id: WorkloadId) -> WorkloadView:
+        stored = self._view.workload(workload_id)
+        if stored is None:
+            raise NotFoundError("workload", workload_id)
+        assignment = self._view.assignment(workload_id)
+        return WorkloadView(
+            workload=stored.value,
+            status=self._status(stored.value),
+            assignment=assignment.value if assignment else None,
+            usage=self._ports.telemetry.workload_usage(workload_id),
+            max_attempts=self._config.retry.max_attempts,
+        )
+
+    def _status(self, workload: Workload) -> StatusRecord:
+        stored = self._view.status(workload.id)
+        return stored.value if stored else created(workload, workload.created_at)
+
+    def _statuses(self) -> dict[str, int]:
+        counts: Counter[WorkloadStatus] = Counter()
+        for workload_id in self._view.all(Kind.WORKLOAD):
+            stored = self._view.status(workload_id)
+            counts[stored.value.status if stored else WorkloadStatus.UNKNOWN] += 1
+        return {status.value: count for status, count in counts.items()}
+
+    def _deleted(self) -> int:
+        return sum(
+            workload.desired_state is DesiredState.DELETED
+            for workload in self._view.values(Kind.WORKLOAD, Workload)
+        )

@@ -1,0 +1,64 @@
+"""Reads: how fresh this replica's view is, and the read-through that spares a wrong *not found*."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from persys_core.control.answers import Freshness
+from persys_core.control.view import ClusterView
+from persys_core.model.ids import StoreRevision
+from persys_core.ports.clock import Clock
+from persys_core.ports.cluster_store import ClusterStore, Key, StoreUnavailableError
+
+__all__ = ["Reads"]
+
+
+class Reads:
+    """Freshness of one view."""
+
+    def __init__(self, store: ClusterStore, view: ClusterView, clock: Clock) -> None:
+        self._store = store
+        self._view = view
+        self._clock = clock
+        self._confirmed_at = clock.monotonic()
+        self._moved = asyncio.Event()
+        self.connected = False
+        """Whether the watch is up; without it the view may fall behind unnoticed."""
+
+    def confirm(self) -> None:
+        """The store answered just now, so the view is as fresh as its watch."""
+        self._confirmed_at = self._clock.monotonic()
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    def freshness(self) -> Freshness:
+        """From when the view's knowledge is; ``stale`` while the store or the watch is away."""
+        age = timedelta(seconds=max(0.0, self._clock.monotonic() - self._confirmed_at))
+        stale = not self.connected
+        return Freshness(self._view.revision, stale, age if stale else timedelta(0))
+
+    async def through(self, *keys: Key) -> None:
+        """Read from the store what the view does not know at all; others are left as they are.
+
+        A store that is away is left to the caller's own write or answer to meet.
+        """
+        if self._view.get(keys[0]) is not None:
+            return
+        current = await self._store.get(keys)
+        revision = max((found.revision for found in current.values() if found), default=0)
+        self._view.refresh(revision, {key: found for key, found in current.items() if found})
+
+    async def reach(self, at_least: StoreRevision, timeout: timedelta) -> None:
+        """Wait until the view has seen ``at_least``; StoreUnavailableError after ``timeout``."""
+        if self._view.revision >= at_least:
+            return
+        try:
+            async with asyncio.timeout(timeout.total_seconds()):
+                while self._view.revision < at_least:
+                    await self._moved.wait()
+        except TimeoutError:
+            raise StoreUnavailableError(
+                f"this replica is at store revision {self._view.revision} and did not reach "
+                f"{at_least} within {timeout.total_seconds():g} s; ask again or another replica"
+            ) from None

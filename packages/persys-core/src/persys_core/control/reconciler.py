@@ -1,0 +1,139 @@
+"""Reconciler: one look at one key. Reads its facts, has the table decide, performs the step.
+
+Nothing is decided here. A step that changed something is followed by another look at once; the
+number of looks per visit is bounded, so that one workload cannot hold a worker for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+
+from persys_core.control.case import Case, load_case
+from persys_core.control.committer import LeadershipLostError
+from persys_core.control.steps_agent import AgentSteps, poll_delay
+from persys_core.control.steps_place import PlaceSteps
+from persys_core.control.steps_record import RecordSteps
+from persys_core.control.term import AGAIN, Next, Term
+from persys_core.control.tombstones import TombstoneSteps
+from persys_core.control.work import Work
+from persys_core.model.errors import FrozenError
+from persys_core.model.states import DesiredState
+from persys_core.model.workload import Failure, FailureKind
+from persys_core.ports.cluster_store import StoreUnavailableError
+from persys_core.ports.observer import Metric
+from persys_core.reconcile.actions import Action
+from persys_core.reconcile.decide import decide
+
+__all__ = ["Reconciler"]
+
+Step = Callable[[Case], Awaitable[Next]]
+
+LOOKS_PER_VISIT = 12
+AFTER_TROUBLE = timedelta(seconds=5)
+
+
+class Reconciler:
+    """The work queue's handler for one term."""
+
+    def __init__(self, term: Term) -> None:
+        self._term = term
+        self._records = RecordSteps(term)
+        self._agents = AgentSteps(term, self._records)
+        self._places = PlaceSteps(term)
+        self._tombstones = TombstoneSteps(term)
+        self._performers = self._steps()
+
+    async def handle(self, work: Work) -> None:
+        """Look at ``work`` until nothing is left to do now, and come back when it is due.
+
+        The store or the leadership may be lost at any point: then nothing more is done, and
+        whoever leads once the store is back begins with a look at everything unsettled.
+        """
+        if not self._term.may_act():
+            return
+        try:
+            following = await self._look(work)
+        except (StoreUnavailableError, FrozenError):
+            following = AFTER_TROUBLE
+        except LeadershipLostError:
+            return
+        if isinstance(following, timedelta):
+            self._term.requeue(work, following)
+
+    async def _look(self, work: Work) -> Next:
+        for _ in range(LOOKS_PER_VISIT):
+            following = await self._once(work)
+            if following is not AGAIN:
+                return following
+        return self._term.config.timing.poll_interval
+
+    async def _once(self, work: Work) -> Next:
+        if work.node_id:
+            return await self._tombstones.see_through(work)
+        case = load_case(self._term, work.workload_id)
+        if case is None:
+            self._term.observations.forget(work.workload_id)
+            return None
+        rule = decide(case.situation)
+        step = self._performers.get(rule.action)
+        following = await step(case) if step else self._wait(rule.action, case)
+        self._term.ports.observer.increment(
+            Metric.RECONCILE_RESULTS, {"action": rule.action.value, "success": "true"}
+        )
+        return following
+
+    def _steps(self) -> Mapping[Action, Step]:
+        """What performs each action; the others only wait."""
+        records, agents, places = self._records, self._agents, self._places
+        return {
+            Action.SETTLE: records.settle,
+            Action.COMPLETE: self._complete,
+            Action.RECORD_FAILURE: self._count_failure,
+            Action.FINALIZE_DELETE: records.finalize_delete,
+            Action.ABANDON_DELETE: records.abandon_delete,
+            Action.ASSIGN: places.assign,
+            Action.RECHARGE: places.assign,
+            Action.RESCHEDULE: places.relocate,
+            Action.UNASSIGN: places.unassign,
+            Action.AWAIT_NODE: places.await_node,
+            Action.INQUIRE: agents.inquire,
+            Action.CONFIRM_DELETE: agents.inquire,
+            Action.APPLY_RUNNING: agents.start,
+            Action.APPLY_STOPPED: agents.stop,
+            Action.DELETE: agents.delete,
+        }
+
+    def _wait(self, action: Action, case: Case) -> Next:
+        """When to look again at what only time can change."""
+        poll = poll_delay(case, self._term)
+        match action:
+            case Action.NO_ACTION:
+                return None
+            case Action.AWAIT_INTENT:
+                deadline = case.status.intent.deadline if case.status.intent else None
+                return self._term.until(deadline, poll)
+            case Action.BACKOFF_WAIT:
+                return self._term.until(case.status.retry.next_at, poll)
+            case Action.REAPPLY_WAIT if case.status.intent is None:
+                return self._term.until(case.status.reapply.next_at, poll)
+            case _:
+                return poll
+
+    async def _count_failure(self, case: Case) -> Next:
+        return await self._records.failed(case.workload.id, self._failure(case))
+
+    async def _complete(self, case: Case) -> Next:
+        following = await self._records.complete(case)
+        if following is AGAIN:
+            return AGAIN
+        return await self._agents.send_apply(case, DesiredState.STOPPED)
+
+    def _failure(self, case: Case) -> Failure:
+        seen = case.seen
+        if seen is not None and seen.sighting.failure is not None:
+            return seen.sighting.failure
+        timeout = self._term.config.apply_timeout(case.workload.spec.type)
+        state = case.situation.observed.value
+        text = f"still {state} {timeout.total_seconds():g} s after it was sent"
+        return Failure("start_timeout", text, FailureKind.WORKLOAD, case.now)

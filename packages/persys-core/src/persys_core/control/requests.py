@@ -1,0 +1,74 @@
+"""What a transport may ask: already valid, in the core's words (mapping checks every field)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from attrs import field, frozen
+
+from persys_core.model.ids import NodeId, WorkloadId
+from persys_core.model.mappings import text_map
+from persys_core.model.node import StoragePool
+from persys_core.model.observation import AgentReport
+from persys_core.model.resources import Resources
+from persys_core.model.spec import WorkloadSpec
+from persys_core.model.states import DesiredState, WorkloadType
+from persys_core.model.usage import NodeUsage, WorkloadUsage
+
+__all__ = ["ApplyWorkload", "Heartbeat", "NodeIntentChange", "RegisterNode"]
+
+
+@frozen
+class RegisterNode:
+    """A node presents itself: what it has and can, and where its agent listens (host:port)."""
+
+    node_id: NodeId
+    capacity: Resources
+    endpoint: str
+    workload_types: frozenset[WorkloadType]
+    reserved: Resources = Resources()
+    storage_drivers: frozenset[str] = frozenset({"local"})
+    storage_pools: tuple[StoragePool, ...] = ()
+    labels: Mapping[str, str] = field(factory=dict, converter=text_map)
+    agent_version: str = ""
+    cluster_id: str = ""
+
+
+@frozen
+class Heartbeat:
+    """A node is alive, and says what it runs.
+
+    ``boot_id`` and ``sequence`` order beats of agents that send them (field report N07);
+    ``sent_at`` orders the others.
+    """
+
+    node_id: NodeId
+    reports: tuple[AgentReport, ...] = ()
+    usage: NodeUsage | None = None
+    workload_usage: tuple[WorkloadUsage, ...] = ()
+    boot_id: str = ""
+    sequence: int = 0
+    sent_at: datetime | None = None
+
+
+@frozen
+class ApplyWorkload:
+    """Create or change a workload. ``spec`` ``None`` changes the desired state only (§2.6).
+
+    ``desired_state`` ``None`` keeps the stored one, and is Running for a new workload.
+    """
+
+    workload_id: WorkloadId
+    spec: WorkloadSpec | None = None
+    desired_state: DesiredState | None = None
+    client_revision_id: str = ""
+
+
+@frozen
+class NodeIntentChange:
+    """An operator's wish for a node, with who asked and why."""
+
+    node_id: NodeId
+    reason: str = ""
+    actor: str = "operator"

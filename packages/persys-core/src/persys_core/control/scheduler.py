@@ -1,0 +1,357 @@
+"""Scheduler: one replica. Wires the application layer over its ports and runs its loops.
+
+Every replica serves the API, follows the store and the nodes, and campaigns; the loops that place,
+send and move run only while it leads, under a fence, and end with the leadership.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from persys_core.control.admission import Admission, NodeOperations
+from persys_core.control.admission_nodes import NodeAdmission
+from persys_core.control.admission_workloads import WorkloadAdmission
+from persys_core.control.agent_calls import NodeReach
+from persys_core.control.committer import Committer
+from persys_core.control.config import SchedulerConfig, SchedulerPorts
+from persys_core.control.events import EventPublisher
+from persys_core.control.explaining import Explaining
+from persys_core.control.fleet_feed import FleetFeed
+from persys_core.control.leading import LeadingLoops
+from persys_core.control.listing import Listing
+from persys_core.control.loops import LoopLag, PeriodicLoop
+from persys_core.control.mode_supervisor import ModeSupervisor
+from persys_core.control.node_monitor import NodeMonitor
+from persys_core.control.node_views import NodeViews
+from persys_core.control.observations import Observations
+from persys_core.control.pending import Pending
+from persys_core.control.placing import Placing
+from persys_core.control.queries import Queries
+from persys_core.control.reads import Reads
+from persys_core.control.view import ClusterView
+from persys_core.control.work import Work
+from persys_core.model.event import EventType
+from persys_core.model.ids import NodeId
+from persys_core.modes.machine import ModeState
+from persys_core.nodes.eviction import EvictionPolicy
+from persys_core.placement.fleet import Fleet
+from persys_core.placement.placer import Placer
+from persys_core.placement.reservations import Reservations
+from persys_core.ports.cluster_store import Kind, Resync, StoreUnavailableError, WatchBatch
+from persys_core.ports.events import EventLog
+from persys_core.ports.membership import Leadership
+from persys_core.ports.observer import Metric
+
+__all__ = ["Scheduler"]
+
+_log = logging.getLogger("persys.scheduler")
+ELECTION = "scheduler"
+RETRY_STORE_AFTER = timedelta(seconds=1)
+
+
+class Scheduler:
+    """One scheduler replica; ``start`` it, use its APIs, ``stop`` it.
+
+    Size: it is the wiring of the application layer, and holds no decision of its own.
+    """
+
+    def __init__(self, ports: SchedulerPorts, config: SchedulerConfig) -> None:
+        self.ports = ports
+        self.config = config
+        self.view = ClusterView()
+        self.pending = Pending(self.view)
+        self.reservations = Reservations()
+        self.observations = Observations()
+        self.publisher = EventPublisher(ports.events, ports.clock)
+        self.reach = NodeReach(ports, config)
+        self.reads = Reads(ports.store, self.view, ports.clock)
+        self.committer = Committer(
+            ports.store,
+            self.view,
+            ports.membership,
+            ports.rng,
+            ports.observer,
+            config.commit_attempts,
+            self._on_store_failure,
+        )
+        self.modes = ModeSupervisor(
+            ports.store,
+            self.view,
+            self.committer,
+            self.publisher,
+            ports.clock,
+            config,
+            self._token,
+        )
+        self._fleet = Fleet()
+        self._feed = FleetFeed(self.view, self._fleet, ports.liveness, self._on_capacity)
+        self.placing = Placing(
+            self.view,
+            Placer(self._fleet, self.reservations),
+            self.reservations,
+            self.publisher,
+            ports.clock,
+            ports.observer,
+        )
+        self.node_views = NodeViews(
+            self.view, ports.liveness, ports.telemetry, ports.clock, config.liveness
+        )
+        self.monitor = NodeMonitor(
+            self.view,
+            ports.liveness,
+            self._feed,
+            self.node_views,
+            self.publisher,
+            ports.clock,
+            EvictionPolicy(window=config.liveness.lease),
+        )
+        self.listing = Listing(self.view, self.observations, self._nudge)
+        self._lag = LoopLag(ports.clock)
+        self._leading: LeadingLoops | None = None
+        self._leader_id = ""
+        self._tasks: list[asyncio.Task[None]] = []
+        self._own_loops = self._make_loops()
+        self.ready = asyncio.Event()
+        self._wire_apis()
+
+    def _wire_apis(self) -> None:
+        nodes = NodeAdmission(
+            self.view,
+            self.reads,
+            self.committer,
+            self.listing,
+            self.modes,
+            self.node_views,
+            self.publisher,
+            self.ports,
+            self.config,
+            self._on_heard,
+        )
+        workloads = WorkloadAdmission(
+            self.view,
+            self.reads,
+            self.committer,
+            self.placing,
+            self.publisher,
+            self.ports.clock,
+            self.ports.rng,
+            self.modes.require_writable,
+        )
+        self.admission = Admission(nodes, workloads)
+        self.nodes = NodeOperations(nodes)
+        self.queries = Queries(
+            self.view,
+            self.reads,
+            self.node_views,
+            Explaining(self.view, self.placing, self.node_views),
+            self.modes,
+            self.ports,
+            self.config,
+            lambda: self._leader_id,
+        )
+
+    # What servers read
+
+    @property
+    def events(self) -> EventLog:
+        """The event log, for readers."""
+        return self.ports.events
+
+    @property
+    def instance_id(self) -> str:
+        """This replica's name."""
+        return self.ports.membership.instance_id
+
+    @property
+    def mode(self) -> ModeState:
+        """The operating mode, why and since when."""
+        return self.modes.state
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this replica's loops act at the moment."""
+        return self._leading is not None
+
+    @property
+    def leader_id(self) -> str:
+        """The instance that leads, as far as this replica knows."""
+        return self._leader_id
+
+    @property
+    def loops(self) -> Mapping[str, PeriodicLoop]:
+        """The loops that run now, by name."""
+        leading = self._leading.loops if self._leading else {}
+        return {**self._own_loops, **leading}
+
+    # Life
+
+    async def start(self) -> None:
+        """Load the store's state and begin to work; returns once the API can be served.
+
+        A store that is away is waited for; cancel to give up.
+        """
+        while True:
+            try:
+                await self.modes.bootstrap()
+                break
+            except StoreUnavailableError as error:
+                self.modes.on_failure(error)
+                await self.ports.clock.sleep(RETRY_STORE_AFTER)
+        self.ports.liveness.grace_all(self.view.all(Kind.NODE), self.config.liveness.lease)
+        await self.monitor.tick()
+        self.reads.connected = True
+        self._spawn("watch", self._watch())
+        self._spawn("leadership", self._lead())
+        self._spawn("lag", self._lag.run())
+        for name, loop in self._own_loops.items():
+            self._spawn(name, loop.run())
+        self.ready.set()
+
+    async def stop(self) -> None:
+        """End the loops, resign, and leave everything else as it is."""
+        self.ready.clear()
+        for task in reversed(self._tasks):
+            task.cancel()
+        for task in reversed(self._tasks):
+            with suppress(asyncio.CancelledError):
+                await task
+        self._tasks.clear()
+
+    def _spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.create_task(coroutine, name=f"{self.instance_id}:{name}"))
+
+    # Loops of every replica
+
+    def _make_loops(self) -> dict[str, PeriodicLoop]:
+        tick = min(self.config.liveness.heartbeat_interval / 2, timedelta(seconds=1))
+        bodies = {
+            "mode": (self.config.probe_interval, self._probe),
+            "nodes": (tick, self._tick),
+        }
+        return {
+            name: PeriodicLoop(
+                name,
+                interval,
+                body,
+                self.ports.clock,
+                on_bug=self._on_bug,
+                jitter=0.1,
+                rng=self.ports.rng,
+            )
+            for name, (interval, body) in bodies.items()
+        }
+
+    async def _probe(self) -> None:
+        await self.modes.probe()
+        if not self.modes.is_frozen:
+            self.reads.confirm()
+        with suppress(StoreUnavailableError):
+            self._leader_id = await self.ports.membership.leader(ELECTION)
+
+    async def _tick(self) -> None:
+        self.node_views.lag = self._lag.current()
+        await self.monitor.tick()
+
+    async def _watch(self) -> None:
+        """Follow the store for ever; what cannot be followed is tried again."""
+        while True:
+            try:
+                async for event in self.ports.store.watch(self.view.revision):
+                    self._take(event)
+            except StoreUnavailableError as error:
+                self.reads.connected = False
+                self.modes.on_failure(error)
+            except Exception as error:  # the edge of a loop: it must outlive every bug
+                self._on_bug("watch", error)
+            await self.ports.clock.sleep(RETRY_STORE_AFTER)
+
+    def _take(self, event: WatchBatch | Resync) -> None:
+        self.reads.connected = True
+        match event:
+            case WatchBatch(revision, changes):
+                self.view.apply(revision, changes)
+            case Resync(snapshot):
+                self.view.load(snapshot)
+                if self._leading is not None:
+                    self._leading.audit_soon()
+        self.reads.confirm()
+
+    # Leadership
+
+    async def _lead(self) -> None:
+        """Campaign, lead, and campaign again after a loss, until cancelled."""
+        while True:
+            try:
+                leadership = await self.ports.membership.campaign(ELECTION)
+            except StoreUnavailableError:
+                await self.ports.clock.sleep(RETRY_STORE_AFTER)
+                continue
+            try:
+                await self._lead_under(leadership)
+            except Exception as error:  # the edge of a loop: it must outlive every bug
+                self._on_bug("leadership", error)
+            finally:
+                self._leading = None
+                self.monitor.on_condition = None
+                with suppress(StoreUnavailableError):
+                    await self.ports.membership.resign(leadership)
+
+    async def _lead_under(self, leadership: Leadership) -> None:
+        self._leader_id = self.instance_id
+        self.reservations.clear()
+        # What happened while another replica led must be known before anything is decided.
+        await self._catch_up()
+        self.ports.liveness.grace_all(self.view.all(Kind.NODE), self.config.liveness.lease)
+        self.monitor.take_over()
+        leading = LeadingLoops(self, leadership, self._on_bug)
+        self._leading = leading
+        self.monitor.on_condition = leading.node_changed
+        self.publisher.publish(EventType.LEADER_ELECTED, details={"instance_id": self.instance_id})
+        try:
+            await leading.run()
+        finally:
+            self.publisher.publish(EventType.LEADER_LOST, details={"instance_id": self.instance_id})
+
+    async def _catch_up(self) -> None:
+        while True:
+            try:
+                snapshot = await self.ports.store.snapshot()
+            except StoreUnavailableError:
+                await self.ports.clock.sleep(RETRY_STORE_AFTER)
+                continue
+            if snapshot.revision >= self.view.revision:
+                self.view.load(snapshot)
+            return
+
+    # Nudges
+
+    def _nudge(self, work: Work) -> None:
+        if self._leading is not None:
+            self._leading.nudge(work)
+
+    def _on_capacity(self) -> None:
+        if self._leading is not None:
+            self._leading.capacity_changed()
+
+    def _on_heard(self, node_id: NodeId) -> None:
+        self.reach.answered(node_id)
+        self.monitor.heard(node_id)
+        if self._leading is not None:
+            self._leading.node_heard(node_id)
+
+    def _on_store_failure(self, error: Exception) -> None:
+        self.modes.on_failure(error)
+
+    def _on_bug(self, where: object, error: Exception) -> None:
+        """An exception that nobody expected: logged as a bug, counted, and nothing stops."""
+        place = where if isinstance(where, str) else "worker"
+        self.ports.observer.increment(Metric.BUGS, {"where": place})
+        _log.error("this is a bug in %s: %s", where, error, exc_info=error)
+
+    def _token(self) -> str:
+        return f"{self.ports.rng.getrandbits(64):016x}"

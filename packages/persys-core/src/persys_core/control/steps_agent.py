@@ -1,0 +1,164 @@
+"""Steps that speak with an agent: ask, apply, delete. Each call follows its committed intent."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from persys_core.control.case import Case
+from persys_core.control.observations import Observation
+from persys_core.control.steps_record import RecordSteps
+from persys_core.control.term import AGAIN, Next, Term
+from persys_core.model.observation import AgentReport
+from persys_core.model.states import DesiredState
+from persys_core.model.workload import IntentAction
+from persys_core.ports.agents import (
+    Accepted,
+    ApplyRequest,
+    DeleteRequest,
+    NotFound,
+    Refused,
+    Unreachable,
+)
+from persys_core.reconcile import transitions
+from persys_core.retry.failure import classify_failure, infrastructure_failure
+from persys_core.volumes.affinity import has_local_data
+
+__all__ = ["AgentSteps", "poll_delay"]
+
+REFUSED_AGAIN_AFTER = timedelta(seconds=10)
+
+
+class AgentSteps:
+    """The steps of one term."""
+
+    def __init__(self, term: Term, records: RecordSteps) -> None:
+        self._term = term
+        self._records = records
+
+    async def inquire(self, case: Case) -> Next:
+        """Ask the agent about this workload; the answer decides what is next."""
+        blocked = self._blocked(case)
+        if blocked is not None:
+            return blocked
+        assert case.node is not None, "this is a bug: only an assigned workload is asked about"
+        asked_at = self._term.now()
+        outcome = await self._term.calls.status(case.node, case.workload.id)
+        match outcome:
+            case AgentReport():
+                self._saw(case, Observation(case.node_id, outcome, asked_at, by_query=True))
+                return AGAIN
+            case NotFound():
+                self._saw(case, Observation(case.node_id, None, asked_at, by_query=True))
+                return AGAIN
+            case Refused(message):
+                return await self._records.waits(
+                    case, "agent_refused", message, REFUSED_AGAIN_AFTER
+                )
+            case Unreachable(message):
+                return await self._records.waits(
+                    case,
+                    "agent_unreachable",
+                    f"agent of {case.node_id}: {message}",
+                    self._blocked(case) or REFUSED_AGAIN_AFTER,
+                )
+
+    async def start(self, case: Case) -> Next:
+        """Send the workload, to run."""
+        return await self._apply(case, DesiredState.RUNNING)
+
+    async def stop(self, case: Case) -> Next:
+        """Send the workload, to stop."""
+        return await self._apply(case, DesiredState.STOPPED)
+
+    async def _apply(self, case: Case, desired: DesiredState) -> Next:
+        """Announce the call, then make it."""
+        blocked = self._blocked(case)
+        if blocked is not None:
+            return blocked
+        action = (
+            IntentAction.APPLY_RUNNING
+            if desired is DesiredState.RUNNING
+            else IntentAction.APPLY_STOPPED
+        )
+        if not await self._announce(case, action):
+            return AGAIN
+        return await self.send_apply(case, desired)
+
+    async def send_apply(self, case: Case, desired: DesiredState) -> Next:
+        """Make the apply call that a commit announced."""
+        assert case.node is not None, "this is a bug: only an assigned workload is sent"
+        request = ApplyRequest(
+            case.workload.id,
+            case.workload.revision_id,
+            desired,
+            case.workload.spec,
+            self._term.epoch,
+        )
+        outcome = await self._term.calls.apply(case.node, request)
+        now = self._term.now()
+        match outcome:
+            case Accepted():
+                return self._term.config.timing.poll_interval
+            case Refused() | Unreachable() if desired is DesiredState.STOPPED:
+                return await self._not_taken(case, outcome)
+            case Refused(message, code):
+                return await self._records.failed(
+                    case.workload.id, classify_failure(code, message, now)
+                )
+            case Unreachable(message):
+                return await self._records.failed(
+                    case.workload.id,
+                    infrastructure_failure("agent_unreachable", message, now),
+                )
+
+    async def delete(self, case: Case) -> Next:
+        """Announce the delete, then make it; whether it took effect is asked afterwards."""
+        blocked = self._blocked(case)
+        if blocked is not None:
+            return blocked
+        if not await self._announce(case, IntentAction.DELETE):
+            return AGAIN
+        assert case.node is not None, "this is a bug: only an assigned workload is deleted there"
+        asked_at = self._term.now()
+        request = DeleteRequest(case.workload.id, self._term.epoch, delete_volumes=True)
+        outcome = await self._term.calls.delete(case.node, request)
+        match outcome:
+            case NotFound():
+                self._saw(case, Observation(case.node_id, None, asked_at, by_query=True))
+                return AGAIN
+            case Accepted():
+                return self._term.config.timing.poll_interval
+            case Refused() | Unreachable():
+                return await self._not_taken(case, outcome)
+
+    async def _not_taken(self, case: Case, outcome: Refused | Unreachable) -> Next:
+        """A stop or a delete was not taken; what is not answered may still arrive."""
+        if isinstance(outcome, Unreachable):
+            await self._records.unanswered(case.workload.id)
+        return self._blocked(case) or REFUSED_AGAIN_AFTER
+
+    async def _announce(self, case: Case, action: IntentAction) -> bool:
+        announced = transitions.call_announced(
+            case.status,
+            case.workload,
+            case.intent(action, self._term),
+            self._term.config.reapply,
+            local_data=has_local_data(case.workload.spec),
+        )
+        return await self._term.commit(case.transaction(announced))
+
+    def _blocked(self, case: Case) -> timedelta | None:
+        until = self._term.reach.blocked_until(case.node_id)
+        return None if until is None else self._term.until(until, REFUSED_AGAIN_AFTER)
+
+    def _saw(self, case: Case, observation: Observation) -> None:
+        self._term.observations.record(case.workload.id, observation)
+
+
+def poll_delay(case: Case, term: Term) -> timedelta:
+    """When to ask again after a call: often at first, then every ten seconds."""
+    interval = term.config.timing.poll_interval
+    intent = case.status.intent
+    if intent is None:
+        return interval
+    return min(max((case.now - intent.committed_at) / 4, interval), interval * 10)

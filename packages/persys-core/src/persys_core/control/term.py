@@ -1,0 +1,83 @@
+"""Term: what the loops of one leadership share. A new leadership gets a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from attrs import frozen
+
+from persys_core.control.agent_calls import AgentCalls, NodeReach
+from persys_core.control.committer import Committer
+from persys_core.control.config import SchedulerConfig, SchedulerPorts
+from persys_core.control.events import EventPublisher
+from persys_core.control.node_views import NodeViews
+from persys_core.control.observations import Observations
+from persys_core.control.placing import Placing
+from persys_core.control.view import ClusterView
+from persys_core.control.work import Work
+from persys_core.model.ids import NodeId
+from persys_core.nodes.liveness import NodeCondition
+from persys_core.placement.ledger import Transaction
+from persys_core.ports.cluster_store import Committed, Conflict
+from persys_core.ports.membership import Leadership
+
+__all__ = ["AGAIN", "Next", "Term"]
+
+
+class _Again:
+    """The type of ``AGAIN``."""
+
+
+AGAIN = _Again()
+"""Look at the workload once more at once: something changed."""
+
+Next = timedelta | _Again | None
+"""What follows a step: look again at once, after a while, or when something changes."""
+
+
+@frozen
+class Term:
+    """Everything that a step uses, under the leadership that it acts for."""
+
+    leadership: Leadership
+    view: ClusterView
+    committer: Committer
+    placing: Placing
+    observations: Observations
+    node_views: NodeViews
+    reach: NodeReach
+    calls: AgentCalls
+    events: EventPublisher
+    ports: SchedulerPorts
+    config: SchedulerConfig
+    requeue: Callable[[Work, timedelta], None]
+    may_act: Callable[[], bool]
+    may_move: Callable[[NodeId], bool]
+
+    @property
+    def epoch(self) -> int:
+        """The leader's epoch, which stands in every intent and call."""
+        return self.leadership.epoch
+
+    def now(self) -> datetime:
+        """The clock's instant."""
+        return self.ports.clock.now()
+
+    def condition(self, node_id: NodeId) -> NodeCondition:
+        """The node as decisions see it; a lost one only once the limiter lets its work move."""
+        condition = self.node_views.condition(node_id)
+        if condition is NodeCondition.LOST and not self.may_move(node_id):
+            return NodeCondition.NOT_READY
+        return condition
+
+    async def commit(self, tx: Transaction) -> bool:
+        """Commit under the fence; False where another writer was first (decide anew)."""
+        result: Committed | Conflict = await self.committer.commit(tx, self.leadership)
+        return isinstance(result, Committed)
+
+    def until(self, at: datetime | None, otherwise: timedelta) -> timedelta:
+        """How long to wait for ``at``; ``otherwise`` where there is no such instant."""
+        if at is None:
+            return otherwise
+        return max(at - self.now(), timedelta(milliseconds=1))

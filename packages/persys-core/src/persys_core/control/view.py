@@ -1,0 +1,176 @@
+"""ClusterView: this replica's picture of the store, kept by its own commits and the watch.
+
+Decided here: in which order changes are taken (by revision, newer wins) and what is indexed.
+Listeners hear of every change exactly once, whether it was ours or another replica's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar, cast
+
+from persys_core.model.cluster import ClusterMarker, LedgerState
+from persys_core.model.ids import NodeId, StoreRevision, WorkloadId
+from persys_core.model.node import Node
+from persys_core.model.workload import Allocation, Assignment, StatusRecord, Tombstone, Workload
+from persys_core.ports.cluster_store import Change, Key, Kind, Record, Snapshot, Versioned
+
+__all__ = ["ClusterView", "Listener"]
+
+R = TypeVar("R", bound=Record)
+Listener = Callable[[Key, Versioned[Record] | None, Versioned[Record] | None], None]
+"""Called with the key, what stood there before, and what stands there now."""
+
+
+class ClusterView:
+    """All records as this replica knows them, by kind, with the indexes that the loops need.
+
+    Size: the typed accessors are one line each and belong together.
+    """
+
+    def __init__(self) -> None:
+        self._records: dict[Kind, dict[str, Versioned[Record]]] = {kind: {} for kind in Kind}
+        self._removed: dict[Key, StoreRevision] = {}
+        self._assigned: dict[NodeId, set[WorkloadId]] = {}
+        self._buried: dict[NodeId, set[WorkloadId]] = {}
+        self._listeners: list[Listener] = []
+        self.revision: StoreRevision = 0
+        self.quarantined: tuple[str, ...] = ()
+
+    def listen(self, listener: Listener) -> None:
+        """Hear of every later change."""
+        self._listeners.append(listener)
+
+    def unlisten(self, listener: Listener) -> None:
+        """Hear of no change any more."""
+        self._listeners.remove(listener)
+
+    # Reading
+
+    def get(self, key: Key) -> Versioned[Record] | None:
+        """The record at ``key`` as this replica knows it."""
+        return self._records[key.kind].get(key.id)
+
+    def all(self, kind: Kind) -> Mapping[str, Versioned[Record]]:
+        """Every record of one kind, by id."""
+        return self._records[kind]
+
+    def node(self, node_id: NodeId) -> Versioned[Node] | None:
+        return cast("Versioned[Node] | None", self._records[Kind.NODE].get(node_id))
+
+    def workload(self, workload_id: WorkloadId) -> Versioned[Workload] | None:
+        return cast("Versioned[Workload] | None", self._records[Kind.WORKLOAD].get(workload_id))
+
+    def status(self, workload_id: WorkloadId) -> Versioned[StatusRecord] | None:
+        return cast("Versioned[StatusRecord] | None", self._records[Kind.STATUS].get(workload_id))
+
+    def assignment(self, workload_id: WorkloadId) -> Versioned[Assignment] | None:
+        return cast("Versioned[Assignment] | None", self._records[Kind.ASSIGNMENT].get(workload_id))
+
+    def allocation(self, node_id: NodeId) -> Versioned[Allocation] | None:
+        return cast("Versioned[Allocation] | None", self._records[Kind.ALLOCATION].get(node_id))
+
+    def tombstone(self, node_id: NodeId, workload_id: WorkloadId) -> Versioned[Tombstone] | None:
+        key = Key.tombstone(node_id, workload_id)
+        return cast("Versioned[Tombstone] | None", self._records[Kind.TOMBSTONE].get(key.id))
+
+    def marker(self) -> Versioned[ClusterMarker] | None:
+        return cast("Versioned[ClusterMarker] | None", self._records[Kind.MARKER].get(""))
+
+    def ledger(self) -> Versioned[LedgerState] | None:
+        return cast("Versioned[LedgerState] | None", self._records[Kind.LEDGER].get(""))
+
+    def assigned_to(self, node_id: NodeId) -> frozenset[WorkloadId]:
+        """The workloads whose assignment names this node, released ones included."""
+        return frozenset(self._assigned.get(node_id, ()))
+
+    def buried_at(self, node_id: NodeId) -> frozenset[WorkloadId]:
+        """The workloads of which this node owes a delete."""
+        return frozenset(self._buried.get(node_id, ()))
+
+    # Taking changes
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Replace everything by ``snapshot``; what it lacks is gone, and listeners hear of it."""
+        before = {Key(kind, id_) for kind, records in self._records.items() for id_ in records}
+        self._removed.clear()
+        for key in before - snapshot.records.keys():
+            self._set(key, None)
+        for key, stored in snapshot.records.items():
+            if self.get(key) != stored:
+                self._set(key, stored)
+        self.revision = snapshot.revision
+        self.quarantined = snapshot.quarantined
+
+    def apply(self, revision: StoreRevision, changes: Iterable[Change]) -> None:
+        """Take one commit from the watch; what is known already, or older, changes nothing."""
+        for change in changes:
+            self._take(change.key, change.current, revision)
+        self.revision = max(self.revision, revision)
+
+    def take_own(self, revision: StoreRevision, changes: Iterable[Change]) -> None:
+        """Take a commit of this replica at once, without waiting for the watch.
+
+        The view's revision follows only where nothing can lie in between.
+        """
+        for change in changes:
+            self._take(change.key, change.current, revision)
+        if revision == self.revision + 1:
+            self.revision = revision
+
+    def refresh(
+        self, revision: StoreRevision, current: Mapping[Key, Versioned[Record] | None]
+    ) -> None:
+        """Take what a read or a lost race showed, as of ``revision``, without moving past it.
+
+        The view's own revision stays: other keys may have changed that this read did not show.
+        """
+        for key, stored in current.items():
+            self._take(key, stored, revision)
+
+    def _take(self, key: Key, stored: Versioned[Record] | None, revision: StoreRevision) -> None:
+        known = self.get(key)
+        known_at = known.revision if known else self._removed.get(key, 0)
+        if (stored.revision if stored else revision) <= known_at:
+            return
+        self._set(key, stored, revision)
+
+    def _set(self, key: Key, stored: Versioned[Record] | None, revision: StoreRevision = 0) -> None:
+        before = self._records[key.kind].get(key.id)
+        if stored is None:
+            self._records[key.kind].pop(key.id, None)
+            self._remember_removal(key, revision)
+        else:
+            self._records[key.kind][key.id] = stored
+            self._removed.pop(key, None)
+        self._index(before, stored)
+        for listener in tuple(self._listeners):
+            listener(key, before, stored)
+
+    def _remember_removal(self, key: Key, revision: StoreRevision) -> None:
+        """So that a change that arrives late does not bring back what is gone."""
+        self._removed[key] = revision
+        if len(self._removed) > _REMOVALS_REMEMBERED:
+            for old in list(self._removed)[: _REMOVALS_REMEMBERED // 2]:
+                del self._removed[old]
+
+    def _index(self, before: Versioned[Record] | None, after: Versioned[Record] | None) -> None:
+        for stored, add in ((before, False), (after, True)):
+            match stored.value if stored else None:
+                case Assignment() as assignment:
+                    index = self._assigned.setdefault(assignment.node_id, set())
+                    (index.add if add else index.discard)(assignment.workload_id)
+                case Tombstone() as tombstone:
+                    index = self._buried.setdefault(tombstone.node_id, set())
+                    (index.add if add else index.discard)(tombstone.workload_id)
+                case _:
+                    pass
+
+    def values(self, kind: Kind, record: type[R]) -> Iterator[R]:
+        """The records of one kind, typed."""
+        for stored in self._records[kind].values():
+            if isinstance(stored.value, record):
+                yield stored.value
+
+
+_REMOVALS_REMEMBERED = 10_000

@@ -1,0 +1,236 @@
+"""Membership for replicas that share an ``ElectionHub``, and its epochs in a ClusterStore.
+
+The hub decides who may lead; the epoch is the creation revision of the leader's record, which the
+winner writes anew, so it grows strictly. Works on any ClusterStore, so the embedded store uses it
+too. What a leader may do is decided by the loops that run under it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+from persys_core.memory.elections import ElectionHub, LeaderLease
+from persys_core.model.cluster import LeaderRecord
+from persys_core.model.ids import StoreRevision
+from persys_core.ports.clock import Clock
+from persys_core.ports.cluster_store import (
+    ClusterStore,
+    Commit,
+    CommitResult,
+    Committed,
+    Delete,
+    Expectation,
+    Key,
+    Put,
+    StoreUnavailableError,
+)
+from persys_core.ports.membership import Leadership
+
+__all__ = ["MemoryMembership"]
+
+DEFAULT_TTL = timedelta(seconds=15)
+RENEWALS_PER_TTL = 3
+
+_TakingOffice: TypeAlias = "asyncio.Task[Leadership | None]"
+
+
+class MemoryMembership:
+    """One replica's part in elections; a lease of ``ttl`` is renewed three times in its life.
+
+    ``stall`` and ``resume`` stand for a process that is stopped and goes on: a stalled one
+    renews nothing and wins nothing. ``close`` stands for its death: nothing is handed over, the
+    leases run out.
+    """
+
+    def __init__(
+        self,
+        hub: ElectionHub,
+        store: ClusterStore,
+        clock: Clock,
+        instance_id: str,
+        ttl: timedelta = DEFAULT_TTL,
+    ) -> None:
+        self._hub = hub
+        self._store = store
+        self._clock = clock
+        self._instance_id = instance_id
+        self._ttl = ttl
+        self._held: dict[Leadership, LeaderLease] = {}
+        self._renewals: dict[LeaderLease, asyncio.Task[None]] = {}
+        self._running = asyncio.Event()
+        self._running.set()
+
+    @property
+    def instance_id(self) -> str:
+        """This replica's name, unique per process life."""
+        return self._instance_id
+
+    async def campaign(self, election: str) -> Leadership:
+        """Wait until this replica leads ``election``. Cancelling it leaves no trace.
+
+        Raises StoreUnavailableError where the leader's record cannot be written; the election is
+        free again then.
+        """
+        while True:
+            lease = await self._acquired(election)
+            taking_office = asyncio.create_task(self._take_office(lease))
+            try:
+                leadership = await asyncio.shield(taking_office)
+            except BaseException:
+                await _finished(self._undo(lease, taking_office))
+                raise
+            if leadership is not None:
+                return leadership
+
+    def is_valid(self, leadership: Leadership) -> bool:
+        """Whether the lease of ``leadership`` has not ended, by the monotonic clock."""
+        lease = self._held.get(leadership)
+        return lease is not None and lease.is_valid(self._clock.monotonic())
+
+    async def lost(self, leadership: Leadership) -> None:
+        """Wait until ``leadership`` is lost, be it by resigning or by running out."""
+        lease = self._held.get(leadership)
+        while lease is not None and lease.is_valid(self._clock.monotonic()):
+            await self._until(lease.ended, lease.deadline)
+
+    async def resign(self, leadership: Leadership) -> None:
+        """Give the lead up at once; resigning what is already lost is no error.
+
+        Where the store is away its record stays, harmless: the next winner replaces it.
+        """
+        lease = self._held.pop(leadership, None)
+        if lease is None:
+            return
+        lease.ended.set()
+        try:
+            with suppress(StoreUnavailableError):
+                await self._erase(leadership.election, leadership.epoch)
+        finally:
+            self._leave(lease)
+
+    async def leader(self, election: str) -> str:
+        """The instance that leads ``election`` now; empty where nobody does."""
+        lease = self._hub.holder(election, self._clock.monotonic())
+        return lease.instance_id if lease is not None and lease.in_office else ""
+
+    def stall(self) -> None:
+        """From now on renew nothing and win nothing, as a stopped process."""
+        self._running.clear()
+
+    def resume(self) -> None:
+        """Go on after ``stall``; what ran out meanwhile is lost."""
+        self._running.set()
+
+    def close(self) -> None:
+        """Stop renewing, hand nothing over: the leases run out by themselves."""
+        self.stall()
+        for renewal in self._renewals.values():
+            renewal.cancel()
+        self._renewals.clear()
+
+    async def _acquired(self, election: str) -> LeaderLease:
+        with self._hub.listening() as released:
+            while True:
+                await self._running.wait()
+                released.clear()
+                now = self._clock.monotonic()
+                lease = self._hub.acquire(
+                    election, self._instance_id, now, self._ttl.total_seconds()
+                )
+                if lease is not None:
+                    return lease
+                holder = self._hub.holder(election, now)
+                if holder is not None:
+                    await self._until(released, holder.deadline)
+
+    async def _take_office(self, lease: LeaderLease) -> Leadership | None:
+        """Replace the leader's record; ``None`` where the lease ran out over it."""
+        renewal = asyncio.create_task(self._renew(lease))
+        self._renewals[lease] = renewal
+        renewal.add_done_callback(lambda _: self._renewals.pop(lease, None))
+        epoch = await self._write_record(lease)
+        if epoch is None:
+            self._leave(lease)
+            return None
+        self._forget_ended()
+        fence = Expectation(Key.leader(lease.election), create_revision=epoch)
+        leadership = Leadership(lease.election, self._instance_id, epoch, fence)
+        self._held[leadership] = lease
+        lease.in_office = True
+        return leadership
+
+    async def _write_record(self, lease: LeaderLease) -> StoreRevision | None:
+        key, record = Key.leader(lease.election), LeaderRecord(lease.election, self._instance_id)
+        while lease.is_valid(self._clock.monotonic()):
+            found = (await self._store.get([key]))[key]
+            if found is not None:
+                await self._commit(Expectation(key, revision=found.revision), Delete(key))
+                continue
+            result = await self._commit(Expectation(key, revision=0), Put(key, record))
+            if isinstance(result, Committed) and lease.is_valid(self._clock.monotonic()):
+                return result.revision
+            if isinstance(result, Committed):
+                await self._erase(lease.election, result.revision)
+        return None
+
+    def _forget_ended(self) -> None:
+        now = self._clock.monotonic()
+        self._held = {won: lease for won, lease in self._held.items() if lease.is_valid(now)}
+
+    async def _undo(self, lease: LeaderLease, taking_office: _TakingOffice) -> None:
+        """Leave no trace of a campaign that was cancelled or could not write."""
+        try:
+            with suppress(StoreUnavailableError):
+                leadership = await taking_office
+                if leadership is not None:
+                    await self.resign(leadership)
+        finally:
+            self._leave(lease)
+
+    async def _erase(self, election: str, epoch: StoreRevision) -> None:
+        key = Key.leader(election)
+        await self._commit(Expectation(key, create_revision=epoch), Delete(key))
+
+    async def _commit(self, wanted: Expectation, write: Put | Delete) -> CommitResult:
+        token = f"{self._instance_id}:{wanted.key}:{wanted.revision}:{wanted.create_revision}"
+        return await self._store.commit(Commit((wanted,), (write,), token))
+
+    def _leave(self, lease: LeaderLease) -> None:
+        renewal = self._renewals.pop(lease, None)
+        if renewal is not None:
+            renewal.cancel()
+        self._hub.release(lease)
+
+    async def _renew(self, lease: LeaderLease) -> None:
+        while True:
+            await self._clock.sleep(self._ttl / RENEWALS_PER_TTL)
+            await self._running.wait()
+            if not self._hub.renew(lease, self._clock.monotonic(), self._ttl.total_seconds()):
+                return
+
+    async def _until(self, happened: asyncio.Event, deadline: float) -> None:
+        """Wait for the event or for the monotonic deadline, whichever comes first."""
+        seconds = max(0.0, deadline - self._clock.monotonic())
+        waits = (
+            asyncio.create_task(happened.wait()),
+            asyncio.create_task(self._clock.sleep(timedelta(seconds=seconds))),
+        )
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+
+async def _finished(undoing: Coroutine[Any, Any, None]) -> None:
+    """See ``undoing`` through, even where the waiter is cancelled once more."""
+    task = asyncio.ensure_future(undoing)
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(task)
+    task.result()

@@ -1,0 +1,42 @@
+"""Records that exist once per cluster: the marker and the ledger's state."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+from attrs import frozen
+
+__all__ = ["ClusterMarker", "LeaderRecord", "LedgerState", "MarkerState"]
+
+
+class MarkerState(StrEnum):
+    """``FRESH`` until the first placement; a fresh cluster whose agents run work was lost."""
+
+    FRESH = "fresh"
+    ACTIVE = "active"
+
+
+@frozen
+class ClusterMarker:
+    """Proof that this store belongs to this cluster; its absence is never *delete everything*."""
+
+    cluster_id: str
+    created_at: datetime
+    state: MarkerState = MarkerState.FRESH
+
+
+@frozen
+class LedgerState:
+    """Whether every node's allocation record has been built; nothing is placed before."""
+
+    ready: bool
+    built_at: datetime
+
+
+@frozen
+class LeaderRecord:
+    """Who holds an election; the creation revision of this record is the leader's epoch."""
+
+    election: str
+    instance_id: str

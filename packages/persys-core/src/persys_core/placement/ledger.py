@@ -1,0 +1,268 @@
+"""The ledger: how assignments, allocations and tombstones change together, in one commit.
+
+Decided here: which records a change compares and writes, so that the sum of what is committed on
+a node never exceeds its capacity and always equals its parts (safety rules 1 and 5). Every
+function takes records as they were read and adds to a ``Transaction``; nothing is written here.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Self
+
+from attrs import evolve, field, frozen
+
+from persys_core.model.ids import NodeId
+from persys_core.model.node import Node
+from persys_core.model.resources import Resources
+from persys_core.model.workload import Allocation, Assignment, Tombstone, Workload
+from persys_core.ports.cluster_store import Delete, Expectation, Key, Put, Record, Versioned, Write
+
+__all__ = [
+    "LedgerError",
+    "Target",
+    "Transaction",
+    "assign",
+    "bury",
+    "end_tombstone",
+    "move",
+    "recharge",
+    "release",
+    "unassign",
+]
+
+
+class LedgerError(AssertionError):
+    """A ledger change that cannot be right was asked for: a bug in the caller, nothing written."""
+
+
+@frozen
+class Target:
+    """Where a workload goes: the node and its ledger as they were read, and the charge there."""
+
+    node: Versioned[Node]
+    allocation: Versioned[Allocation] | None
+    charge: Resources
+    reason: str
+
+
+@frozen
+class Transaction:
+    """Expectations and writes that a commit will carry; grows by copies."""
+
+    expects: tuple[Expectation, ...] = ()
+    writes: tuple[Write, ...] = ()
+    _seen: frozenset[Key] = field(default=frozenset(), alias="seen", repr=False)
+
+    def expecting(self, key: Key, stored: Versioned[Record] | None) -> Self:
+        """Also compare ``key`` with what was read of it (``None``: it must not exist)."""
+        if key in self._seen:
+            return self
+        expectation = Expectation(key, revision=stored.revision if stored else 0)
+        return evolve(self, expects=(*self.expects, expectation), seen=self._seen | {key})
+
+    def put(self, key: Key, value: Record, stored: Versioned[Record] | None) -> Self:
+        """Write ``value`` where ``stored`` was read. An equal value is compared, not written."""
+        compared = self.expecting(key, stored)
+        if stored is not None and stored.value == value:
+            return compared
+        return evolve(compared, writes=(*compared._without(key), Put(key, value)))
+
+    def delete(self, key: Key, stored: Versioned[Record] | None) -> Self:
+        """Remove what was read; nothing where nothing was."""
+        compared = self.expecting(key, stored)
+        if stored is None:
+            return compared
+        return evolve(compared, writes=(*compared._without(key), Delete(key)))
+
+    def pending(self, key: Key) -> Record | None:
+        """What an earlier step of this transaction writes at ``key``."""
+        for write in self.writes:
+            if write.key == key and isinstance(write, Put):
+                return write.value
+        return None
+
+    def _without(self, key: Key) -> tuple[Write, ...]:
+        return tuple(write for write in self.writes if write.key != key)
+
+
+def _allocation(
+    tx: Transaction, node_id: NodeId, stored: Versioned[Allocation] | None
+) -> Allocation:
+    pending = tx.pending(Key.allocation(node_id))
+    if isinstance(pending, Allocation):
+        return pending
+    return stored.value if stored else Allocation(node_id)
+
+
+def _write_allocation(
+    tx: Transaction, changed: Allocation, stored: Versioned[Allocation] | None
+) -> Transaction:
+    if changed.workload_count < 0 or any(amount < 0 for _, amount in changed.charged):
+        raise LedgerError(f"the ledger of node {changed.node_id} would fall below zero: {changed}")
+    return tx.put(Key.allocation(changed.node_id), changed, stored)
+
+
+def _check_capacity(node: Node, changed: Allocation, request: Resources) -> None:
+    short = [name for name, _ in request if changed.charged.get(name) > node.allocatable.get(name)]
+    if short:
+        raise LedgerError(f"node {node.id} has no room left in {', '.join(short)}")
+
+
+def assign(
+    tx: Transaction,
+    workload: Workload,
+    previous: Versioned[Assignment] | None,
+    target: Target,
+    now: datetime,
+) -> Transaction:
+    """Give ``workload`` a node and charge it there.
+
+    ``previous`` is the assignment as it stands: none, or a released one (on any node; the caller
+    buries what may be left on another node). Compares the node's record, so that a cordon or a
+    shrink in between makes this lose.
+    """
+    if previous is not None and not previous.value.released:
+        raise LedgerError(f"workload {workload.id} is charged on {previous.value.node_id} already")
+    return _give(tx, workload, previous, target, now)
+
+
+def _give(
+    tx: Transaction,
+    workload: Workload,
+    previous: Versioned[Assignment] | None,
+    target: Target,
+    now: datetime,
+) -> Transaction:
+    node = target.node.value
+    charged = _allocation(tx, node.id, target.allocation).charge(target.charge)
+    _check_capacity(node, charged, target.charge)
+    assignment = Assignment(workload.id, workload.uid, node.id, target.charge, target.reason, now)
+    tx = tx.expecting(Key.node(node.id), target.node)
+    tx = tx.put(Key.assignment(workload.id), assignment, previous)
+    return _write_allocation(tx, charged, target.allocation)
+
+
+def release(
+    tx: Transaction,
+    assignment: Versioned[Assignment],
+    allocation: Versioned[Allocation] | None,
+) -> Transaction:
+    """Give back the share of a workload that ended, and keep the place of its remains."""
+    held = assignment.value
+    if held.released:
+        return tx
+    freed = _allocation(tx, held.node_id, allocation).release(held.charged)
+    rested = evolve(held, released=True, charged=Resources())
+    tx = tx.put(Key.assignment(held.workload_id), rested, assignment)
+    return _write_allocation(tx, freed, allocation)
+
+
+def unassign(
+    tx: Transaction,
+    assignment: Versioned[Assignment],
+    allocation: Versioned[Allocation] | None,
+) -> Transaction:
+    """The workload is confirmed gone from its node: remove the assignment, free its share."""
+    held = assignment.value
+    tx = tx.delete(Key.assignment(held.workload_id), assignment)
+    if held.released:
+        return tx
+    freed = _allocation(tx, held.node_id, allocation).release(held.charged)
+    return _write_allocation(tx, freed, allocation)
+
+
+def bury(
+    tx: Transaction,
+    workload: Workload,
+    assignment: Versioned[Assignment],
+    tombstone: Versioned[Tombstone] | None,
+    reason: str,
+    now: datetime,
+    *,
+    delete_volumes: bool = False,
+) -> Transaction:
+    """Take the workload from a node that did not confirm: its share stays charged there.
+
+    The node's allocation does not change: what the assignment held the tombstone holds now.
+    """
+    held = assignment.value
+    grave = _grave(workload, held, tombstone, reason, now, delete_volumes=delete_volumes)
+    key = Key.tombstone(held.node_id, held.workload_id)
+    tx = tx.delete(Key.assignment(held.workload_id), assignment)
+    return tx.put(key, grave, tombstone)
+
+
+def move(
+    tx: Transaction,
+    workload: Workload,
+    assignment: Versioned[Assignment],
+    tombstone: Versioned[Tombstone] | None,
+    target: Target,
+    now: datetime,
+) -> Transaction:
+    """Replace the assignment by one on another node, in one commit; both nodes stay charged.
+
+    The old copy is owed a delete by a tombstone, which holds the old share until it is gone.
+    """
+    old = assignment.value
+    if old.node_id == target.node.value.id:
+        raise LedgerError(f"workload {workload.id} would move from {old.node_id} to itself")
+    why = f"moved to {target.node.value.id}"
+    grave = _grave(workload, old, tombstone, why, now)
+    tx = tx.put(Key.tombstone(old.node_id, old.workload_id), grave, tombstone)
+    return _give(tx, workload, assignment, target, now)
+
+
+def _grave(
+    workload: Workload,
+    held: Assignment,
+    tombstone: Versioned[Tombstone] | None,
+    reason: str,
+    now: datetime,
+    *,
+    delete_volumes: bool = False,
+) -> Tombstone:
+    """The tombstone; it also takes over what an older one of the same id still holds there."""
+    older = tombstone.value if tombstone else None
+    return Tombstone(
+        node_id=held.node_id,
+        workload_id=held.workload_id,
+        uid=held.uid,
+        revision_id=workload.revision_id,
+        held=held.charged + older.held if older else held.charged,
+        created_at=now,
+        reason=reason,
+        shares=(older.shares if older else 0) + (0 if held.released else 1),
+        delete_volumes=delete_volumes,
+    )
+
+
+def end_tombstone(
+    tx: Transaction,
+    tombstone: Versioned[Tombstone],
+    allocation: Versioned[Allocation] | None,
+) -> Transaction:
+    """The owed delete is confirmed, or dropped by an operator: free the share."""
+    grave = tombstone.value
+    tx = tx.delete(Key.tombstone(grave.node_id, grave.workload_id), tombstone)
+    freed = _allocation(tx, grave.node_id, allocation).release(grave.held, grave.shares)
+    return _write_allocation(tx, freed, allocation)
+
+
+def recharge(
+    tx: Transaction,
+    assignment: Versioned[Assignment],
+    node: Versioned[Node],
+    allocation: Versioned[Allocation] | None,
+    charge: Resources,
+) -> Transaction:
+    """Change what a running workload is charged with on its node (a resize that fits)."""
+    held = assignment.value
+    ledger = _allocation(tx, held.node_id, allocation)
+    changed = evolve(ledger, charged=ledger.charged - held.charged + charge)
+    grown = Resources({name: amount for name, amount in charge if amount > held.charged.get(name)})
+    _check_capacity(node.value, changed, grown)
+    tx = tx.expecting(Key.node(held.node_id), node)
+    tx = tx.put(Key.assignment(held.workload_id), evolve(held, charged=charge), assignment)
+    return _write_allocation(tx, changed, allocation)

@@ -1,0 +1,299 @@
+"""ClusterStore: desired state and its ledger, written by compare-and-swap only.
+
+Consistency duties of an implementation:
+
+* ``snapshot`` shows all records at one revision.
+* ``commit`` is all or nothing: every expectation holds and every write is done, or nothing is.
+  There is no unconditional put. The store's revision grows by one with each commit that changed
+  anything.
+* ``watch`` delivers every later change once, in order, a commit's changes together; it resumes
+  by itself after a lost connection, and answers a compacted past with a ``Resync``.
+* A backend that cannot answer raises ``StoreUnavailableError``; a commit whose outcome cannot be
+  told raises ``AmbiguousCommitError`` after the implementation tried to find out by the token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from enum import Flag, StrEnum, auto
+from typing import Generic, Protocol, TypeAlias, TypeVar
+
+from attrs import field, frozen
+
+from persys_core.model.cluster import ClusterMarker, LeaderRecord, LedgerState
+from persys_core.model.errors import PersysError
+from persys_core.model.ids import NodeId, StoreRevision, WorkloadId
+from persys_core.model.node import Node
+from persys_core.model.workload import Allocation, Assignment, StatusRecord, Tombstone, Workload
+
+__all__ = [
+    "MAX_COMMIT_OPERATIONS",
+    "AmbiguousCommitError",
+    "Change",
+    "ClusterStore",
+    "Commit",
+    "CommitResult",
+    "CommitTooLargeError",
+    "Committed",
+    "Conflict",
+    "Delete",
+    "Expectation",
+    "Guarantee",
+    "Key",
+    "Kind",
+    "Put",
+    "Record",
+    "Resync",
+    "Snapshot",
+    "StoreUnavailableError",
+    "Versioned",
+    "WatchBatch",
+    "WatchEvent",
+    "Write",
+]
+
+MAX_COMMIT_OPERATIONS = 100
+
+
+class StoreUnavailableError(PersysError):
+    """The backend did not answer, or answered with an error of its own; nothing was written."""
+
+
+class AmbiguousCommitError(StoreUnavailableError):
+    """The backend failed in the middle: the commit may or may not have been applied."""
+
+
+class CommitTooLargeError(PersysError):
+    """More operations, or larger values, than one transaction may hold. Nothing was written."""
+
+
+class Guarantee(Flag):
+    """What an implementation promises; a contract suite skips only what is not declared."""
+
+    CAS = auto()
+    WATCH = auto()
+    LEASE = auto()
+    DURABLE = auto()
+    SHARED = auto()
+
+
+class Kind(StrEnum):
+    """The kinds of records; each kind has one record class."""
+
+    NODE = "node"
+    WORKLOAD = "workload"
+    STATUS = "status"
+    ASSIGNMENT = "assignment"
+    ALLOCATION = "allocation"
+    TOMBSTONE = "tombstone"
+    MARKER = "marker"
+    LEDGER = "ledger"
+    LEADER = "leader"
+
+
+Record: TypeAlias = (
+    Node
+    | Workload
+    | StatusRecord
+    | Assignment
+    | Allocation
+    | Tombstone
+    | ClusterMarker
+    | LedgerState
+    | LeaderRecord
+)
+
+
+@frozen
+class Key:
+    """Where a record stands. ``id`` is the node's or workload's id; singletons use ``""``."""
+
+    kind: Kind
+    id: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.id}"
+
+    @classmethod
+    def node(cls, node_id: NodeId) -> Key:
+        return cls(Kind.NODE, node_id)
+
+    @classmethod
+    def workload(cls, workload_id: WorkloadId) -> Key:
+        return cls(Kind.WORKLOAD, workload_id)
+
+    @classmethod
+    def status(cls, workload_id: WorkloadId) -> Key:
+        return cls(Kind.STATUS, workload_id)
+
+    @classmethod
+    def assignment(cls, workload_id: WorkloadId) -> Key:
+        return cls(Kind.ASSIGNMENT, workload_id)
+
+    @classmethod
+    def allocation(cls, node_id: NodeId) -> Key:
+        return cls(Kind.ALLOCATION, node_id)
+
+    @classmethod
+    def tombstone(cls, node_id: NodeId, workload_id: WorkloadId) -> Key:
+        """A tombstone's id joins both with a slash, which neither id may contain."""
+        return cls(Kind.TOMBSTONE, f"{node_id}/{workload_id}")
+
+    @classmethod
+    def marker(cls) -> Key:
+        return cls(Kind.MARKER)
+
+    @classmethod
+    def ledger(cls) -> Key:
+        return cls(Kind.LEDGER)
+
+    @classmethod
+    def leader(cls, election: str) -> Key:
+        return cls(Kind.LEADER, election)
+
+
+RecordT_co = TypeVar("RecordT_co", bound=Record, covariant=True)
+
+
+@frozen
+class Versioned(Generic[RecordT_co]):
+    """A record with the store revision of its last change and of its creation."""
+
+    value: RecordT_co
+    revision: StoreRevision
+    create_revision: StoreRevision
+
+
+@frozen
+class Expectation:
+    """What must hold of a key for a commit to be done.
+
+    ``revision``: the key's last change (0 = the key must not exist). ``create_revision``: the
+    key's creation, whatever changed since (a fence). Exactly one of the two is set.
+    """
+
+    key: Key
+    revision: StoreRevision | None = None
+    create_revision: StoreRevision | None = None
+
+
+@frozen
+class Put:
+    """Write ``value`` at ``key``."""
+
+    key: Key
+    value: Record
+
+
+@frozen
+class Delete:
+    """Remove ``key``; removing what is not there is no error and no change."""
+
+    key: Key
+
+
+Write: TypeAlias = Put | Delete
+
+
+@frozen
+class Commit:
+    """One all-or-nothing change.
+
+    ``token`` identifies the commit: its writer recognises it in the watch, and an ambiguous
+    outcome is resolved by it. No key is written twice. Every written key should be expected.
+    """
+
+    expects: tuple[Expectation, ...]
+    writes: tuple[Write, ...]
+    token: str
+
+
+@frozen
+class Committed:
+    """The commit was done; its changes carry ``revision``."""
+
+    revision: StoreRevision
+
+
+@frozen
+class Conflict:
+    """An expectation did not hold; nothing was done.
+
+    ``current`` has every expected key as it stands now (``None`` = absent), so that a loser can
+    decide anew without another read; ``revision`` is the store's.
+    """
+
+    revision: StoreRevision
+    current: Mapping[Key, Versioned[Record] | None] = field(factory=dict)
+
+
+CommitResult: TypeAlias = Committed | Conflict
+
+
+@frozen
+class Snapshot:
+    """Every record at one revision; ``cluster_id`` is the backend's own identity, if it has one."""
+
+    revision: StoreRevision
+    records: Mapping[Key, Versioned[Record]]
+    quarantined: tuple[str, ...] = ()
+    """Keys whose records could not be read: skipped, counted, shown, never fatal."""
+
+
+@frozen
+class Change:
+    """One key's change; ``current`` is ``None`` where it was removed."""
+
+    key: Key
+    current: Versioned[Record] | None
+
+
+@frozen
+class WatchBatch:
+    """All changes of one commit; ``token`` is the commit's, empty where another program wrote."""
+
+    revision: StoreRevision
+    changes: tuple[Change, ...]
+    token: str = ""
+
+
+@frozen
+class Resync:
+    """The past asked for is gone: replace everything by this snapshot and go on from there."""
+
+    snapshot: Snapshot
+
+
+WatchEvent: TypeAlias = WatchBatch | Resync
+
+
+class ClusterStore(Protocol):
+    """See the module's docstring for the duties. All methods may raise StoreUnavailableError."""
+
+    @property
+    def guarantees(self) -> Guarantee:
+        """What this implementation promises."""
+        ...
+
+    async def snapshot(self) -> Snapshot:
+        """Every record at one revision."""
+        ...
+
+    async def get(self, keys: Iterable[Key]) -> Mapping[Key, Versioned[Record] | None]:
+        """The named records as they stand now, all at one revision (a read-through)."""
+        ...
+
+    async def commit(self, commit: Commit) -> CommitResult:
+        """Do all of ``commit`` or nothing.
+
+        Raises CommitTooLargeError, StoreUnavailableError, AmbiguousCommitError.
+        """
+        ...
+
+    def watch(self, after: StoreRevision) -> AsyncIterator[WatchEvent]:
+        """Every change after revision ``after``, in order; ends only when it is closed."""
+        ...
+
+    async def probe(self) -> StoreRevision:
+        """Cheaply prove that the backend answers; its present revision."""
+        ...

@@ -1,0 +1,261 @@
+"""Everything that a reconcile decision looks at, reduced to a handful of closed facts.
+
+``assess`` computes the facts from records and sightings; the table in ``decide`` sees only the
+facts, which is what makes it total and its test exhaustive.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from attrs import frozen
+
+from persys_core.model.resources import Resources
+from persys_core.model.states import DesiredState, ObservedState, WorkloadStatus
+from persys_core.model.workload import Assignment, Intent, StatusRecord, Workload
+from persys_core.nodes.liveness import NodeCondition
+from persys_core.reconcile.observe import Sighting
+
+__all__ = [
+    "Charge",
+    "Circumstances",
+    "Known",
+    "Outlook",
+    "Seen",
+    "Situation",
+    "Timing",
+    "assess",
+    "charge_of",
+    "is_underway",
+    "outlook_of",
+]
+
+
+class Charge(StrEnum):
+    """Where the workload stands in the ledger."""
+
+    UNASSIGNED = "unassigned"
+    RELEASED = "released"
+    """Assigned, but its share was given back (it had Completed or Failed)."""
+    SHORT = "short"
+    """Charged with less than the present spec asks (a resize that did not fit yet)."""
+    CHARGED = "charged"
+
+
+class Outlook(StrEnum):
+    """What is still owed to the user's wish."""
+
+    RUN = "run"
+    STOP = "stop"
+    DELETE = "delete"
+    COMPLETED = "completed"
+    """Wanted Running, ended well: must stay stopped."""
+    HALTED = "halted"
+    """Wanted Running, failed for good: must stay stopped."""
+
+
+@frozen
+class Situation:
+    """The facts. Booleans are only ever about the assigned node."""
+
+    outlook: Outlook
+    charge: Charge
+    node: NodeCondition
+    observed: ObservedState
+    confirmed: bool = False
+    """The observation is a status query's answer, newer than the last call to the agent."""
+    revision_matches: bool = False
+    task_in_flight: bool = False
+    new_failure: bool = False
+    """The sighting shows a failure that is not counted yet."""
+    sent_here: bool = False
+    """The present revision or an older one was sent to this node before."""
+    call_underway: bool = False
+    """A call may still arrive: an earlier leader's, or one of ours that was not answered."""
+    retry_due: bool = True
+    reapply_due: bool = True
+    within_missing_grace: bool = False
+    start_overdue: bool = False
+    pinned: bool = False
+    """Its data is on its node: it may not move."""
+    recorded: bool = False
+    """The status record already says what is observed."""
+    delete_sent: bool = False
+    """A delete was sent and its time to take effect is not over."""
+    poll_due: bool = False
+    """A call is open, and the agent was not asked about it lately."""
+
+
+@frozen
+class Timing:
+    """Durations that the facts depend on."""
+
+    missing_grace: timedelta = timedelta(seconds=10)
+    delete_timeout: timedelta = timedelta(seconds=60)
+    poll_interval: timedelta = timedelta(seconds=1)
+
+
+def outlook_of(workload: Workload, status: StatusRecord) -> Outlook:
+    """What is owed, given what was wished and what became of it."""
+    match workload.desired_state:
+        case DesiredState.DELETED:
+            return Outlook.DELETE
+        case DesiredState.STOPPED:
+            return Outlook.STOP
+        case DesiredState.RUNNING:
+            if status.status is WorkloadStatus.COMPLETED:
+                return Outlook.COMPLETED
+            return Outlook.HALTED if status.retry.exhausted else Outlook.RUN
+
+
+def charge_of(assignment: Assignment | None, demand: Resources) -> Charge:
+    """Where the workload stands in the ledger; ``demand`` is its charge on its present node."""
+    if assignment is None:
+        return Charge.UNASSIGNED
+    if assignment.released:
+        return Charge.RELEASED
+    return Charge.CHARGED if demand.fits_in(assignment.charged) else Charge.SHORT
+
+
+@frozen
+class Seen:
+    """A sighting, when it was made, and whether the agent was asked about just this workload."""
+
+    sighting: Sighting
+    at: datetime
+    by_query: bool
+
+
+@frozen
+class Known:
+    """What is recorded and seen of one workload. ``demand`` is its charge on its present node."""
+
+    workload: Workload
+    status: StatusRecord
+    assignment: Assignment | None
+    demand: Resources
+    seen: Seen | None
+
+
+@frozen
+class Circumstances:
+    """What else a decision depends on: the node, who decides, and when."""
+
+    node: NodeCondition
+    pinned: bool
+    epoch: int
+    apply_timeout: timedelta
+    timing: Timing
+    now: datetime
+
+
+def assess(known: Known, around: Circumstances) -> Situation:
+    """Reduce records and sightings to facts. Pure."""
+    workload, status, assignment = known.workload, known.status, known.assignment
+    seen, now, timing = known.seen, around.now, around.timing
+    last_sent = status.reapply.last_apply_at
+    intent = status.intent
+    observed = seen.sighting.state if seen else ObservedState.UNKNOWN
+    return Situation(
+        outlook=outlook_of(workload, status),
+        charge=charge_of(assignment, known.demand),
+        node=around.node,
+        observed=observed,
+        confirmed=_is_confirmed(seen, status),
+        revision_matches=seen is not None and seen.sighting.revision_id == workload.revision_id,
+        task_in_flight=seen is not None and seen.sighting.task_in_flight,
+        new_failure=_is_new_failure(seen, status),
+        sent_here=_was_sent(status, assignment),
+        call_underway=intent is not None and is_underway(intent, around.epoch, now),
+        retry_due=status.retry.next_at is None or status.retry.next_at <= now,
+        reapply_due=_reapply_due(workload, status, now),
+        within_missing_grace=last_sent is not None and now < last_sent + timing.missing_grace,
+        start_overdue=last_sent is not None and now >= last_sent + around.apply_timeout,
+        pinned=around.pinned,
+        recorded=_is_recorded(workload, status, seen, assignment),
+        delete_sent=_delete_sent(status, now, timing),
+        poll_due=intent is not None and (seen is None or now - seen.at >= timing.poll_interval),
+    )
+
+
+def is_underway(intent: Intent, epoch: int, now: datetime) -> bool:
+    """Whether the announced call may still reach the agent although nobody waits for its answer.
+
+    ``epoch`` is the present leader's.
+    """
+    return (intent.unanswered or intent.epoch != epoch) and now < intent.deadline
+
+
+def _is_confirmed(seen: Seen | None, status: StatusRecord) -> bool:
+    if seen is None or not seen.by_query:
+        return False
+    intent = status.intent
+    if intent is None:
+        sent_at = status.reapply.last_apply_at
+        return sent_at is None or seen.at >= sent_at
+    return seen.at >= (intent.deadline if intent.unanswered else intent.committed_at)
+
+
+def _is_new_failure(seen: Seen | None, status: StatusRecord) -> bool:
+    """A failure counts once per apply: what was sent after the last count may fail anew."""
+    if seen is None or seen.sighting.failure is None:
+        return False
+    if status.failure is None or status.status is not WorkloadStatus.RETRY_PENDING:
+        return True
+    last_sent = status.reapply.last_apply_at
+    return last_sent is not None and last_sent > status.failure.at
+
+
+def _was_sent(status: StatusRecord, assignment: Assignment | None) -> bool:
+    if assignment is None or status.reapply.last_apply_at is None:
+        return False
+    return status.reapply.last_apply_at >= assignment.created_at
+
+
+def _reapply_due(workload: Workload, status: StatusRecord, now: datetime) -> bool:
+    reapply = status.reapply
+    if reapply.last_apply_revision != workload.revision_id:
+        return True
+    return reapply.next_at is None or reapply.next_at <= now
+
+
+_TERMINAL = (WorkloadStatus.COMPLETED, WorkloadStatus.FAILED)
+_EXPECTED_STATUS = {
+    ObservedState.RUNNING: WorkloadStatus.RUNNING,
+    ObservedState.STOPPED: WorkloadStatus.STOPPED,
+    ObservedState.MISSING: WorkloadStatus.STOPPED,
+    ObservedState.FAILED: WorkloadStatus.STOPPED,
+    ObservedState.COMPLETED: WorkloadStatus.STOPPED,
+}
+
+
+def _is_recorded(
+    workload: Workload, status: StatusRecord, seen: Seen | None, assignment: Assignment | None
+) -> bool:
+    """Whether nothing would change by writing the sighting down."""
+    if assignment is None:
+        return status.status is WorkloadStatus.STOPPED or status.status in _TERMINAL
+    if seen is None:
+        return False
+    terminal = status.status in _TERMINAL
+    right_status = terminal or status.status is _EXPECTED_STATUS.get(seen.sighting.state)
+    return (
+        right_status
+        and status.intent is None
+        and (terminal or status.reason is None)
+        and status.observed.node_id == assignment.node_id
+        and (terminal or status.observed.state is seen.sighting.state)
+        and (
+            terminal
+            or status.observed.revision_id == workload.revision_id
+            or seen.sighting.state is not ObservedState.RUNNING
+        )
+    )
+
+
+def _delete_sent(status: StatusRecord, now: datetime, timing: Timing) -> bool:
+    intent = status.intent
+    if intent is None or intent.action != "delete":
+        return False
+    return now < intent.committed_at + timing.delete_timeout

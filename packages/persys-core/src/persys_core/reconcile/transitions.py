@@ -1,0 +1,302 @@
+"""How a status record changes: one pure function per thing that can happen to a workload.
+
+Decided here: the record's next value. A function that changes nothing gives back the very record
+it was given, so that nothing is written (a steady cluster writes nothing).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from attrs import evolve
+
+from persys_core.model.event import capped
+from persys_core.model.ids import NodeId
+from persys_core.model.states import DesiredState, ObservedState, WorkloadStatus
+from persys_core.model.workload import (
+    Failure,
+    FailureKind,
+    Intent,
+    IntentAction,
+    Observed,
+    Reason,
+    RetryState,
+    StatusRecord,
+    Workload,
+)
+from persys_core.reconcile.reapply import ReapplyPolicy, after_apply, released
+from persys_core.reconcile.situation import Outlook, Seen
+from persys_core.retry import machine
+from persys_core.retry.policy import RetryPolicy
+
+__all__ = [
+    "assigned",
+    "awaiting",
+    "call_announced",
+    "completed",
+    "created",
+    "deleting",
+    "desired_state_changed",
+    "failed",
+    "resized",
+    "retried",
+    "settled",
+    "spec_changed",
+    "unassigned",
+]
+
+MESSAGE_REFRESH = timedelta(seconds=60)
+"""A reason whose code stays is written again at most this often (field report V02)."""
+
+
+def created(workload: Workload, now: datetime) -> StatusRecord:
+    """A new wish; nothing was done about it yet."""
+    wants_to_run = workload.desired_state is DesiredState.RUNNING
+    status = WorkloadStatus.PENDING if wants_to_run else WorkloadStatus.STOPPED
+    return StatusRecord(workload.id, workload.uid, status, now, last_action="Created")
+
+
+def _cleared(status: StatusRecord, now: datetime) -> StatusRecord:
+    """Without any trace of old failures (defect C8)."""
+    return evolve(
+        status,
+        reason=None,
+        failure=None,
+        retry=RetryState(),
+        reapply=released(status.reapply),
+        settled_since=None,
+        updated_at=now,
+    )
+
+
+def spec_changed(status: StatusRecord, workload: Workload, now: datetime) -> StatusRecord:
+    """A new revision: old failures say nothing of it."""
+    next_status = {
+        DesiredState.RUNNING: WorkloadStatus.UPDATING,
+        DesiredState.STOPPED: WorkloadStatus.STOPPED,
+    }.get(workload.desired_state, status.status)
+    return evolve(_cleared(status, now), status=next_status, last_action="Updated")
+
+
+def desired_state_changed(status: StatusRecord, workload: Workload, now: datetime) -> StatusRecord:
+    """Started or stopped by the user: acted upon at once, no guard of the other state holds."""
+    start = workload.desired_state is DesiredState.RUNNING
+    return evolve(
+        _cleared(status, now),
+        status=WorkloadStatus.PENDING if start else WorkloadStatus.UPDATING,
+        last_action="DesiredStateUpdated",
+    )
+
+
+def retried(status: StatusRecord, now: datetime) -> StatusRecord:
+    """RetryWorkload: a new budget, now. What runs as wished is left alone."""
+    if status.status is WorkloadStatus.RUNNING:
+        return status
+    return evolve(
+        _cleared(status, now), status=WorkloadStatus.PENDING, last_action="RetryTriggered"
+    )
+
+
+def deleting(status: StatusRecord, now: datetime) -> StatusRecord:
+    """The user's delete was accepted."""
+    return evolve(
+        _cleared(status, now), status=WorkloadStatus.DELETING, last_action="MarkedDeleted"
+    )
+
+
+def assigned(status: StatusRecord, now: datetime) -> StatusRecord:
+    """A node was found; what was sent elsewhere before does not count there."""
+    return evolve(
+        status,
+        status=WorkloadStatus.SCHEDULED,
+        reason=None,
+        reapply=released(status.reapply),
+        observed=Observed(),
+        intent=None,
+        updated_at=now,
+        last_action="Assigned",
+    )
+
+
+def unassigned(status: StatusRecord, reason: Reason, now: datetime) -> StatusRecord:
+    """Its node is gone or must be left, and none was found yet."""
+    return evolve(
+        status,
+        status=WorkloadStatus.PENDING,
+        reason=reason,
+        observed=Observed(),
+        intent=None,
+        settled_since=None,
+        updated_at=now,
+        last_action="Unassigned",
+    )
+
+
+def resized(status: StatusRecord, now: datetime) -> StatusRecord:
+    """The ledger holds what the new revision asks; a reason why it did not is gone."""
+    waited = status.reason is not None and status.reason.code.startswith("resize:")
+    if not waited:
+        return status
+    return evolve(status, status=WorkloadStatus.UPDATING, reason=None, updated_at=now)
+
+
+def awaiting(
+    status: StatusRecord,
+    code: str,
+    message: str,
+    now: datetime,
+    *,
+    next_status: WorkloadStatus | None = None,
+    next_try_at: datetime | None = None,
+) -> StatusRecord:
+    """It has to wait, and says why. The same reason is not written again and again."""
+    shown = next_status or status.status
+    text = capped(message)
+    known = status.reason
+    if known is not None and known.code == code and status.status is shown:
+        fresh = now - status.updated_at < MESSAGE_REFRESH
+        if known.message == text or fresh:
+            return status
+        return evolve(
+            status, reason=evolve(known, message=text, next_try_at=next_try_at), updated_at=now
+        )
+    reason = Reason(code, text, since=now, next_try_at=next_try_at)
+    return evolve(status, status=shown, reason=reason, updated_at=now)
+
+
+def call_announced(
+    status: StatusRecord,
+    workload: Workload,
+    intent: Intent,
+    policy: ReapplyPolicy,
+    *,
+    local_data: bool,
+) -> StatusRecord:
+    """The intent of an agent call, with all that the call costs, committed before it is made.
+
+    ``local_data``: the call makes or uses data on the node, which the record then remembers.
+    """
+    now = intent.committed_at
+    announced = evolve(status, intent=intent, updated_at=now, last_action=intent.action.value)
+    if intent.action is IntentAction.DELETE:
+        return announced
+    reapply = after_apply(status.reapply, workload.revision_id, workload.spec.type, policy, now)
+    announced = evolve(announced, reapply=reapply)
+    if intent.action is IntentAction.APPLY_STOPPED:
+        return announced
+    updating = status.status is WorkloadStatus.UPDATING
+    return evolve(
+        announced,
+        status=WorkloadStatus.UPDATING if updating else WorkloadStatus.SCHEDULED,
+        settled_since=None,
+        data_node_id=intent.node_id if local_data else "",
+    )
+
+
+def settled(
+    status: StatusRecord, outlook: Outlook, seen: Seen | None, node_id: NodeId, now: datetime
+) -> StatusRecord:
+    """Observed equals desired: timers off, what failed before is history."""
+    next_status, keep_reason = _settled_status(status, outlook)
+    observed = Observed()
+    if seen is not None:
+        sighting = seen.sighting
+        observed = Observed(
+            sighting.state, sighting.revision_id, node_id, seen.at, capped(sighting.message)
+        )
+    retry = status.retry
+    if outlook is Outlook.RUN:
+        retry = evolve(retry, next_at=None, infrastructure_failures=0, avoid_node_id="")
+    changed = evolve(
+        status,
+        status=next_status,
+        observed=observed,
+        reason=status.reason if keep_reason else None,
+        failure=status.failure if keep_reason else None,
+        retry=retry,
+        reapply=released(status.reapply),
+        intent=None,
+        settled_since=status.settled_since or now,
+        updated_at=now,
+    )
+    same = evolve(
+        changed,
+        updated_at=status.updated_at,
+        observed=evolve(observed, at=status.observed.at, message=status.observed.message),
+    )
+    return status if same == status else changed
+
+
+def _settled_status(status: StatusRecord, outlook: Outlook) -> tuple[WorkloadStatus, bool]:
+    match outlook:
+        case Outlook.RUN:
+            return WorkloadStatus.RUNNING, False
+        case Outlook.COMPLETED:
+            return WorkloadStatus.COMPLETED, True
+        case Outlook.HALTED:
+            return WorkloadStatus.FAILED, True
+        case Outlook.STOP | Outlook.DELETE:
+            return WorkloadStatus.STOPPED, False
+
+
+def completed(status: StatusRecord, seen: Seen, node_id: NodeId, now: datetime) -> StatusRecord:
+    """It ended well; its share is free from this commit on."""
+    sighting = seen.sighting
+    return evolve(
+        status,
+        status=WorkloadStatus.COMPLETED,
+        observed=Observed(
+            sighting.state, sighting.revision_id, node_id, seen.at, capped(sighting.message)
+        ),
+        reason=None,
+        failure=None,
+        retry=RetryState(),
+        reapply=released(status.reapply),
+        intent=None,
+        settled_since=None,
+        updated_at=now,
+        last_action="Completed",
+    )
+
+
+def failed(
+    status: StatusRecord, failure: Failure, policy: RetryPolicy, node_id: NodeId
+) -> tuple[StatusRecord, machine.Outcome]:
+    """A failure is counted: retried later, or given up.
+
+    After an infrastructure failure the open call stays open, as not answered: it may have
+    arrived, so nothing is known of the workload until its deadline.
+    """
+    outcome = machine.on_failure(
+        status.retry,
+        failure,
+        policy,
+        node_id=node_id,
+        settled_since=status.settled_since,
+        reason=status.reason,
+    )
+    if outcome.verdict is machine.Verdict.UNCHANGED:
+        return status, outcome
+    observed = status.observed
+    if failure.kind is not FailureKind.INFRASTRUCTURE:
+        observed = Observed(ObservedState.FAILED, observed.revision_id, node_id, failure.at)
+    changed = evolve(
+        status,
+        status=outcome.status or status.status,
+        observed=observed,
+        reason=outcome.reason,
+        failure=failure,
+        retry=outcome.state,
+        reapply=released(status.reapply),
+        intent=_unanswered(status.intent, failure),
+        settled_since=None,
+        updated_at=failure.at,
+        last_action="RetryExhausted" if outcome.state.exhausted else "RetryScheduled",
+    )
+    return changed, outcome
+
+
+def _unanswered(intent: Intent | None, failure: Failure) -> Intent | None:
+    if intent is None or failure.kind is not FailureKind.INFRASTRUCTURE:
+        return None
+    return evolve(intent, unanswered=True)

@@ -1,0 +1,1 @@
+"""Volumes along a workload's life: here, whether local data ties it to its node."""

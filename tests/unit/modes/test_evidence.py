@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from persys_core.model.cluster import ClusterMarker, MarkerState
+from persys_core.modes.evidence import Found, Known, is_new_cluster, judge_store, judge_work
+from persys_core.modes.machine import ModeEvent
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+MARKER = ClusterMarker("c1", T0)
+KNOWN = Known("c1", backend_id="etcd-7", revision=1200)
+
+
+@pytest.mark.parametrize(
+    ("known", "found", "event", "detail"),
+    [
+        (None, Found(None), ModeEvent.DATA_WHOLE, ""),
+        (None, Found(MARKER, "etcd-9", 5), ModeEvent.DATA_WHOLE, ""),
+        (KNOWN, Found(MARKER, "etcd-7", 1200), ModeEvent.DATA_WHOLE, ""),
+        (KNOWN, Found(MARKER, "", 1300), ModeEvent.DATA_WHOLE, ""),
+        (KNOWN, Found(None, "etcd-7", 1), ModeEvent.MARKER_MISSING, "c1"),
+        (KNOWN, Found(None, "etcd-7", 9999), ModeEvent.MARKER_MISSING, "c1"),
+        (KNOWN, Found(ClusterMarker("c2", T0), "etcd-7", 1300), ModeEvent.CLUSTER_CHANGED, "c2"),
+        (KNOWN, Found(MARKER, "etcd-8", 1300), ModeEvent.CLUSTER_CHANGED, "etcd-8"),
+        (KNOWN, Found(MARKER, "etcd-7", 1000), ModeEvent.REVISION_REWOUND, "1000"),
+    ],
+)
+def test_a_store_is_compared_with_what_is_known(
+    known: Known | None, found: Found, event: ModeEvent, detail: str
+) -> None:
+    """Missing marker, other cluster, lower revision: each has its event (E03, E04)."""
+    judged, text = judge_store(known, found)
+    assert judged is event
+    assert detail in text
+
+
+def test_only_a_store_that_nobody_knows_is_new() -> None:
+    """The marker is written on the first start alone, never over a loss (defects A3, A4)."""
+    assert is_new_cluster(None, Found(None))
+    assert not is_new_cluster(KNOWN, Found(None))
+    assert not is_new_cluster(None, Found(MARKER))
+
+
+def test_work_on_a_fresh_store_means_that_data_was_lost() -> None:
+    """What runs cannot have been placed by a store that never placed anything (E04)."""
+    active = ClusterMarker("c1", T0, MarkerState.ACTIVE)
+    assert judge_work(MARKER, 5) is ModeEvent.WORK_WHILE_FRESH
+    assert judge_work(MARKER, 0) is None
+    assert judge_work(active, 5) is None
+    assert judge_work(None, 5) is None
