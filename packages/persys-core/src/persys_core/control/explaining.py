@@ -6,7 +6,9 @@ could take it is the placer's word.
 
 from __future__ import annotations
 
-from attrs import evolve
+from datetime import datetime
+
+from attrs import evolve, frozen
 
 from persys_core.control.node_views import NodeViews
 from persys_core.control.placing import Placing
@@ -16,6 +18,7 @@ from persys_core.model.states import WorkloadStatus
 from persys_core.model.workload import Assignment, StatusRecord, Workload
 from persys_core.nodes.liveness import NodeCondition
 from persys_core.placement.explain import Explanation, ReasonCode, ReasonTally, Verdict
+from persys_core.ports.clock import Clock
 from persys_core.reconcile.situation import Outlook, outlook_of
 
 __all__ = ["Explaining"]
@@ -27,13 +30,14 @@ _NEXT_STEPS = {
 }
 
 
+@frozen
 class Explaining:
     """Explains the workloads of one view."""
 
-    def __init__(self, view: ClusterView, placing: Placing, node_views: NodeViews) -> None:
-        self._view = view
-        self._placing = placing
-        self._node_views = node_views
+    _view: ClusterView
+    _placing: Placing
+    _node_views: NodeViews
+    _clock: Clock
 
     def explain(
         self,
@@ -48,9 +52,15 @@ class Explaining:
         return evolve(
             explanation,
             since=reason.since if reason else status.updated_at,
-            next_try_at=status.retry.next_at or (reason.next_try_at if reason else None),
+            next_try_at=self._next_try(status),
             store_revision=self._view.revision,
         )
+
+    def _next_try(self, status: StatusRecord) -> datetime | None:
+        """The next instant at which something is tried; one that has passed is no promise."""
+        reason = status.reason
+        planned = status.retry.next_at or (reason.next_try_at if reason else None)
+        return planned if planned is not None and planned > self._clock.now() else None
 
     def _explain(
         self,

@@ -148,7 +148,7 @@ class Scheduler:
             self.view,
             self.reads,
             self.node_views,
-            Explaining(self.view, self.placing, self.node_views),
+            Explaining(self.view, self.placing, self.node_views, self.ports.clock),
             self.modes,
             self.ports,
             self.config,

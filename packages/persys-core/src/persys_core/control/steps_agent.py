@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from attrs import evolve
+
 from persys_core.control.case import Case
 from persys_core.control.observations import Observation
 from persys_core.control.steps_record import RecordSteps
 from persys_core.control.term import AGAIN, Next, Term
-from persys_core.model.observation import AgentReport
+from persys_core.model.observation import AgentReport, AgentState, TaskStatus
 from persys_core.model.states import DesiredState
 from persys_core.model.workload import IntentAction
 from persys_core.ports.agents import (
@@ -20,11 +22,13 @@ from persys_core.ports.agents import (
     Unreachable,
 )
 from persys_core.reconcile import transitions
+from persys_core.reconcile.situation import Outlook
 from persys_core.retry.failure import classify_failure, infrastructure_failure
 from persys_core.volumes.affinity import has_local_data
 
 __all__ = ["AgentSteps", "poll_delay"]
 
+_MAY_HIDE_A_FAILURE = (AgentState.UNKNOWN, AgentState.STOPPED)
 REFUSED_AGAIN_AFTER = timedelta(seconds=10)
 
 
@@ -45,7 +49,8 @@ class AgentSteps:
         outcome = await self._term.calls.status(case.node, case.workload.id)
         match outcome:
             case AgentReport():
-                self._saw(case, Observation(case.node_id, outcome, asked_at, by_query=True))
+                report = await self._with_cause(case, outcome)
+                self._saw(case, Observation(case.node_id, report, asked_at, by_query=True))
                 return AGAIN
             case NotFound():
                 self._saw(case, Observation(case.node_id, None, asked_at, by_query=True))
@@ -61,6 +66,22 @@ class AgentSteps:
                     f"agent of {case.node_id}: {message}",
                     self._blocked(case) or REFUSED_AGAIN_AFTER,
                 )
+
+    async def _with_cause(self, case: Case, report: AgentReport) -> AgentReport:
+        """``report`` with the agent's last error where it hides a failed apply.
+
+        Some failures leave nothing in the status but *container not found*, and their cause only
+        in the task list (decisions §2.2).
+        """
+        hides = report.state in _MAY_HIDE_A_FAILURE and "last_error" not in report.metadata
+        at_rest = report.task_status not in (TaskStatus.PENDING, TaskStatus.RUNNING)
+        open_call = case.outlook is Outlook.RUN and case.status.intent is not None
+        if case.node is None or not (hides and at_rest and open_call):
+            return report
+        error = await self._term.calls.last_error(case.node, case.workload.id)
+        if not error:
+            return report
+        return evolve(report, metadata={**report.metadata, "last_error": error})
 
     async def start(self, case: Case) -> Next:
         """Send the workload, to run."""

@@ -109,8 +109,9 @@ class MemoryAgents:
         """As the port says."""
 
         async def ask(model: AgentModel) -> str:
-            failed = model.actions(self._now(), workload_id=workload_id, status=TaskStatus.FAILED)
-            return failed[-1].error if failed else ""
+            actions = model.actions(self._now(), workload_id=workload_id)
+            newest = actions[-1] if actions else None
+            return newest.error if newest and newest.status is TaskStatus.FAILED else ""
 
         answer = await self._call(node, ask, timeout)
         if isinstance(answer, Unreachable):

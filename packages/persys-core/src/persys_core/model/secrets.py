@@ -17,8 +17,9 @@ _SECRET_NAME = re.compile(
     r"(pass(word|wd|phrase)?|pwd|secret|token|credential|private_?key|api_?key|access_?key|auth)",
     re.IGNORECASE,
 )
-_URL_CREDENTIALS = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)[^/\s@]*@", re.IGNORECASE)
-_URL_PASSWORD = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@]*:(?P<password>[^/\s@]+)@", re.IGNORECASE)
+# The look-behind keeps both patterns linear on long runs of letters (base64 values).
+_URL_CREDENTIALS = re.compile(r"(?<![a-z0-9+.-])(?P<scheme>[a-z][a-z0-9+.-]*://)[^/\s@]*@", re.IGNORECASE)
+_URL_PASSWORD = re.compile(r"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]*://[^/\s:@]*:(?P<password>[^/\s@]+)@", re.IGNORECASE)
 
 
 def is_secret_name(name: str) -> bool:

@@ -98,7 +98,7 @@ class RetryState:
     infrastructure_failures: int = 0
     exhausted: bool = False
     avoid_node_id: NodeId = ""
-    """The node that the last failure happened on; placement prefers others until ``next_at``."""
+    """The node that the last failure happened on; placement prefers others while it stands."""
 
 
 @frozen

@@ -205,7 +205,8 @@ class Fleet:
         properties = properties_of(
             node, alive=node_id in self._alive, listed=node_id in self._listed
         )
-        self.properties.replace(row, properties)
+        if self.properties.replace(row, properties):
+            self.changes.note(row)
 
     def _write_measured(self, node_id: NodeId) -> None:
         row = self.table.row_of(node_id)

@@ -15,7 +15,7 @@ from attrs import evolve, field, frozen
 from persys_core.model.ids import NodeId
 from persys_core.model.node import Node
 from persys_core.model.resources import Resources
-from persys_core.model.workload import Allocation, Assignment, Tombstone, Workload
+from persys_core.model.workload import Allocation, Assignment, Intent, Tombstone, Workload
 from persys_core.ports.cluster_store import Delete, Expectation, Key, Put, Record, Versioned, Write
 
 __all__ = [
@@ -181,13 +181,16 @@ def bury(
     now: datetime,
     *,
     delete_volumes: bool = False,
+    call: Intent | None = None,
 ) -> Transaction:
     """Take the workload from a node that did not confirm: its share stays charged there.
 
     The node's allocation does not change: what the assignment held the tombstone holds now.
+    ``call``: a call to the node that may still arrive, so that nothing is concluded before.
     """
     held = assignment.value
     grave = _grave(workload, held, tombstone, reason, now, delete_volumes=delete_volumes)
+    grave = evolve(grave, intent=call)
     key = Key.tombstone(held.node_id, held.workload_id)
     tx = tx.delete(Key.assignment(held.workload_id), assignment)
     return tx.put(key, grave, tombstone)

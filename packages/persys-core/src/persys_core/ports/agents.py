@@ -122,7 +122,7 @@ class Agents(Protocol):
         ...
 
     async def last_error(self, node: Node, workload_id: WorkloadId, timeout: timedelta) -> str:
-        """The error text of the newest failed task of a workload; empty where there is none."""
+        """The error text of a workload's newest task where that one failed; else empty."""
         ...
 
     async def forget(self, node_id: NodeId) -> None:

@@ -216,7 +216,7 @@ def settled(
         retry=retry,
         reapply=released(status.reapply),
         intent=None,
-        settled_since=status.settled_since or now,
+        settled_since=(status.settled_since or now) if outlook is Outlook.RUN else None,
         updated_at=now,
     )
     same = evolve(

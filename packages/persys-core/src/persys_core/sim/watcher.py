@@ -1,0 +1,215 @@
+"""The watcher: sees every commit, every agent call and every machine, and has them judged.
+
+Decided here: when which rule is checked, and that the first violation ends the run. The rules are
+in ``invariants_*``; what people read is in ``history``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from persys_core.model.ids import NodeId, WorkloadId
+from persys_core.model.node import Node
+from persys_core.ports.agents import (
+    Agents,
+    ApplyOutcome,
+    ApplyRequest,
+    DeleteOutcome,
+    DeleteRequest,
+    ListOutcome,
+    StatusOutcome,
+)
+from persys_core.ports.cluster_store import Commit, Kind
+from persys_core.ports.observer import Metric
+from persys_core.sim.agent_journal import Happening, JournalEntry
+from persys_core.sim.cluster import SimulatedCluster
+from persys_core.sim.describe import described, described_outcome, subjects_of
+from persys_core.sim.history import History
+from persys_core.sim.invariants import CommitRule, Finding, FullRule, Rule, Scene
+from persys_core.sim.invariants_calls import (
+    Announcements,
+    budget,
+    current_epoch,
+    patience,
+    wanted,
+)
+from persys_core.sim.invariants_ledger import capacity, ledger, ledger_in_full, one_assignment
+from persys_core.sim.invariants_promises import promise, promises, promises_in_full
+from persys_core.sim.journal_reader import JournalReader
+from persys_core.sim.mirror import Mirror, Step
+from persys_core.sim.wishes import Wishes
+
+__all__ = ["WatchedAgents", "Watcher"]
+
+COMMIT_RULES: tuple[CommitRule, ...] = (
+    capacity, one_assignment, current_epoch, patience, budget, ledger, promises, wanted,
+)
+FULL_RULES: tuple[FullRule, ...] = (ledger_in_full, promises_in_full)
+_MOVES = (Kind.ASSIGNMENT, Kind.TOMBSTONE)
+
+
+class Watcher:
+    """Judges one simulated cluster. ``finding`` is the first violation, ``found`` tells of it."""
+
+    def __init__(self, cluster: SimulatedCluster, wishes: Wishes, history: History) -> None:
+        self._cluster = cluster
+        self._clock = cluster.clock
+        self._history = history
+        self._start = cluster.clock.now() - timedelta(seconds=cluster.clock.monotonic())
+        self.mirror = Mirror(cluster.backend)
+        self.scene = Scene(
+            self.mirror, wishes, cluster.liveness, cluster.config, cluster.clock.now
+        )
+        self.finding: Finding | None = None
+        self.found = asyncio.Event()
+        self.counts: Counter[str] = Counter()
+        self.data_is_whole = True
+        """False while the store's content is taken away: promises cannot be held against it."""
+        self._announcements = Announcements()
+        self._journals = JournalReader(cluster.machines, self.scene)
+        cluster.backend.on_commit(self._on_commit)
+
+    def report(self, findings: Iterable[Finding]) -> None:
+        """Keep the first violation and end the run."""
+        for finding in findings:
+            self._history.add("VIOLATED", finding.subjects, f"{finding.rule}: {finding.text}")
+            if self.finding is None:
+                self.finding = finding
+                self.found.set()
+
+    def check_in_full(self) -> None:
+        """Everything, whatever was touched."""
+        self.read_journals()
+        if self.data_is_whole:
+            for rule in FULL_RULES:
+                self.report(rule(self.scene))
+        bugs = sum(replica.observer.count(Metric.BUGS) for replica in self._cluster.replicas)
+        if bugs:
+            self.report([Finding(Rule.NO_BUGS, f"{bugs} bugs were logged and counted", ())])
+
+    def check_promise(self, subject: str) -> None:
+        """A request about ``subject`` came back: what its user now may rely on holds already."""
+        if self.data_is_whole:
+            self.report(promise(self.scene, subject))
+
+    def read_journals(self) -> None:
+        """Follow the machines up to now."""
+        for node_id, entry, findings in self._journals.read(self._clock.now()):
+            self._note(node_id, entry)
+            self.report(findings)
+
+    def reload(self) -> None:
+        """The store's content was replaced."""
+        self.mirror.reload()
+
+    # What the agents' port tells
+
+    def apply_sent(self, replica: str, node_id: NodeId, request: ApplyRequest) -> None:
+        """An apply is about to leave a replica."""
+        self.counts["agent_applies"] += 1
+        self._journals.sent(node_id, request.workload_id, Happening.APPLY)
+        self._history.add(
+            "call", (request.workload_id, node_id),
+            f"{replica} applies {request.desired_state} {request.revision_id[:8]}"
+            f" epoch {request.epoch}",
+        )
+        self.report(self._announcements.applied(node_id, request))
+
+    def delete_sent(self, replica: str, node_id: NodeId, request: DeleteRequest) -> None:
+        """A delete is about to leave a replica."""
+        self.counts["agent_deletes"] += 1
+        self._journals.sent(node_id, request.workload_id, Happening.DELETE)
+        data = " with data" if request.delete_volumes else ""
+        self._history.add(
+            "call", (request.workload_id, node_id),
+            f"{replica} deletes{data} epoch {request.epoch}",
+        )
+        self.report(self._announcements.deleted(node_id, request))
+
+    def answered(self, node_id: NodeId, workload_id: WorkloadId, outcome: object) -> None:
+        """A call about a workload came back."""
+        self._history.add("answer", (workload_id, node_id), described_outcome(outcome))
+
+    def listed(self) -> None:
+        """A node was listed."""
+        self.counts["agent_lists"] += 1
+
+    # What the store tells
+
+    def _on_commit(self, commit: Commit, revision: int) -> None:
+        self.counts["commits"] += 1
+        if any(write.key.kind in _MOVES for write in commit.writes):
+            # What ran before this commit is judged by the tombstones from before it.
+            self.read_journals()
+        step = self.mirror.take(commit, revision, self._clock.now())
+        self._write_down(step)
+        self._announcements.note(step)
+        if self.data_is_whole:
+            for rule in COMMIT_RULES:
+                self.report(rule(self.scene, step))
+
+    def _write_down(self, step: Step) -> None:
+        for change in step.touched:
+            self.counts[f"writes_{change.key.kind}"] += 1
+            self._history.add("commit", subjects_of(change), described(change, step.revision))
+
+    def _note(self, node_id: NodeId, entry: JournalEntry) -> None:
+        self.counts[f"machines_{entry.what}"] += 1
+        subjects = (entry.workload_id, node_id) if entry.workload_id else (node_id,)
+        text = f"{entry.what} {entry.revision_id[:8]} {entry.detail[:60]}"
+        self._history.add("machine", subjects, text.rstrip(), seconds=self._seconds(entry.at))
+
+    def _seconds(self, at: datetime) -> float:
+        return (at - self._start).total_seconds()
+
+
+class WatchedAgents:
+    """An Agents port that tells a watcher of each call before it is made."""
+
+    def __init__(self, agents: Agents, watcher: Watcher, replica: str) -> None:
+        self._agents = agents
+        self._watcher = watcher
+        self._replica = replica
+
+    async def apply(self, node: Node, request: ApplyRequest, timeout: timedelta) -> ApplyOutcome:
+        """As the port says."""
+        self._watcher.apply_sent(self._replica, node.id, request)
+        outcome = await self._agents.apply(node, request, timeout)
+        self._watcher.answered(node.id, request.workload_id, outcome)
+        return outcome
+
+    async def delete(self, node: Node, request: DeleteRequest, timeout: timedelta) -> DeleteOutcome:
+        """As the port says."""
+        self._watcher.delete_sent(self._replica, node.id, request)
+        outcome = await self._agents.delete(node, request, timeout)
+        self._watcher.answered(node.id, request.workload_id, outcome)
+        return outcome
+
+    async def status(
+        self, node: Node, workload_id: WorkloadId, timeout: timedelta
+    ) -> StatusOutcome:
+        """As the port says."""
+        self._watcher.counts["agent_queries"] += 1
+        outcome = await self._agents.status(node, workload_id, timeout)
+        self._watcher.answered(node.id, workload_id, outcome)
+        return outcome
+
+    async def list(self, node: Node, timeout: timedelta) -> ListOutcome:
+        """As the port says."""
+        self._watcher.listed()
+        return await self._agents.list(node, timeout)
+
+    async def last_error(self, node: Node, workload_id: WorkloadId, timeout: timedelta) -> str:
+        """As the port says."""
+        return await self._agents.last_error(node, workload_id, timeout)
+
+    async def forget(self, node_id: NodeId) -> None:
+        """As the port says."""
+        await self._agents.forget(node_id)
+
+    async def aclose(self) -> None:
+        """As the port says."""
+        await self._agents.aclose()

@@ -1,0 +1,135 @@
+"""What the simulated users and operators were promised: the truth that the store is held against.
+
+Decided here: which states of a record are right, given the answers that its user got. A request
+that was acknowledged leaves one right state. One that failed without saying whether it took effect
+leaves two. Each record has one user at a time, so nothing else may change a wish.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from attrs import frozen
+
+from persys_core.model.ids import NodeId, RevisionId, WorkloadId
+from persys_core.model.node import Node
+from persys_core.model.states import DesiredState
+from persys_core.model.workload import Workload
+
+__all__ = ["ABSENT", "Wish", "Wishes", "wish_of"]
+
+
+@frozen
+class Wish:
+    """A workload as its user wants it."""
+
+    revision_id: RevisionId
+    desired_state: DesiredState
+
+
+ABSENT = None
+"""No record: never created, or its deletion is through."""
+Possible: TypeAlias = frozenset[Wish | None]
+
+
+def wish_of(workload: Workload | None) -> Wish | None:
+    """The wish that a stored record stands for."""
+    return Wish(workload.revision_id, workload.desired_state) if workload else ABSENT
+
+
+class Wishes:
+    """The right states of every workload and node that users and operators touched."""
+
+    def __init__(self) -> None:
+        self._workloads: dict[WorkloadId, Possible] = {}
+        self._cordons: dict[NodeId, frozenset[bool]] = {}
+        self._registered: set[NodeId] = set()
+        self._forced: set[WorkloadId] = set()
+
+    # Workloads
+
+    def possible(self, workload_id: WorkloadId) -> Possible:
+        """The states that the record may have now."""
+        return self._workloads.get(workload_id, frozenset({ABSENT}))
+
+    def may_become(self, workload_id: WorkloadId, *wishes: Wish | None) -> Possible:
+        """A request is under way; the answer is what was possible before it."""
+        before = self.possible(workload_id)
+        self._workloads[workload_id] = before | set(wishes)
+        return before
+
+    def became(self, workload_id: WorkloadId, *wishes: Wish | None) -> None:
+        """The request was acknowledged: nothing else is right from now on."""
+        self._workloads[workload_id] = frozenset(wishes)
+
+    def did_not(self, workload_id: WorkloadId, before: Possible) -> None:
+        """The request was refused, so it changed nothing."""
+        self._workloads[workload_id] = before
+
+    def force(self, workload_id: WorkloadId) -> None:
+        """The user gave up what may be left of the workload on its nodes."""
+        self._forced.add(workload_id)
+
+    def was_forced(self, workload_id: WorkloadId) -> bool:
+        """Whether copies without a record are the user's own doing."""
+        return workload_id in self._forced
+
+    def wants_delete(self, workload_id: WorkloadId) -> bool:
+        """Whether its user asked for the deletion of the workload, or of the life before."""
+        return any(
+            wish is ABSENT or wish.desired_state is DesiredState.DELETED
+            for wish in self.possible(workload_id)
+        )
+
+    def wants_stop(self, workload_id: WorkloadId) -> bool:
+        """Whether its user asked for it to rest."""
+        return any(
+            wish is not ABSENT and wish.desired_state is DesiredState.STOPPED
+            for wish in self.possible(workload_id)
+        )
+
+    def contradiction(self, workload_id: WorkloadId, stored: Workload | None) -> str:
+        """How the stored record differs from everything that is right; empty where it is right."""
+        found = wish_of(stored)
+        if found in self.possible(workload_id):
+            return ""
+        return f"the store has {_text(found)}, its user was promised {self._promise(workload_id)}"
+
+    def of_all(self) -> tuple[WorkloadId, ...]:
+        """Every workload that a user ever named."""
+        return tuple(self._workloads)
+
+    # Nodes
+
+    def registered(self, node_id: NodeId) -> None:
+        """The node's registration was accepted."""
+        self._registered.add(node_id)
+
+    def may_cordon(self, node_id: NodeId, cordoned: bool) -> frozenset[bool]:
+        """An operator asks for it; the answer is what was possible before."""
+        before = self._cordons.get(node_id, frozenset({False}))
+        self._cordons[node_id] = before | {cordoned}
+        return before
+
+    def set_cordon(self, node_id: NodeId, possible: frozenset[bool]) -> None:
+        """What may be from now on."""
+        self._cordons[node_id] = possible
+
+    def node_contradiction(self, node_id: NodeId, stored: Node | None) -> str:
+        """How the stored node differs from what its operator and its agent were promised."""
+        if stored is None:
+            return "it registered and has no record" if node_id in self._registered else ""
+        if stored.intent.cordoned in self._cordons.get(node_id, frozenset({False})):
+            return ""
+        return f"cordoned is {stored.intent.cordoned}, its operator was promised otherwise"
+
+    def nodes(self) -> tuple[NodeId, ...]:
+        """Every node that was ever registered, in order of id."""
+        return tuple(sorted(self._registered))
+
+    def _promise(self, workload_id: WorkloadId) -> str:
+        return " or ".join(sorted(map(_text, self.possible(workload_id))))
+
+
+def _text(wish: Wish | None) -> str:
+    return "nothing" if wish is ABSENT else f"{wish.desired_state} {wish.revision_id[:8]}"

@@ -1,0 +1,162 @@
+"""A delete always ends, and nothing is started again before it has."""
+
+import pytest
+
+from persys_core.model.errors import FrozenError, NotFoundError, RefusedError
+from persys_core.model.resources import Resources
+from persys_core.modes.machine import ModeEvent
+from persys_core.ports.cluster_store import Kind
+from persys_core.sim.clock import VirtualClock
+from persys_core.testing.virtual import virtual_time
+from tests.builders import Driver, container, machine, running_cluster
+
+
+async def _allocated(driver: Driver, node_id: str = "n1") -> Resources:
+    view, _ = await driver.cluster.api().queries.get_node(node_id)
+    return view.allocated
+
+
+async def _delete(driver: Driver, workload_id: str, *, force: bool = False) -> str:
+    answer = await driver.cluster.api().admission.delete_workload(workload_id, force=force)
+    return answer.outcome
+
+
+@virtual_time()
+async def test_delete_is_confirmed_by_the_agent(clock: VirtualClock) -> None:
+    """The records stay until the agent says that it does not have the workload."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        await driver.apply("w")
+        await driver.wait(seconds=20)
+        assert await _delete(driver, "w") == "Deleting"
+        assert await driver.status("w") == "Deleting"
+        with pytest.raises(RefusedError, match="being deleted"):
+            await driver.apply("w")
+        await driver.wait(seconds=20)
+        with pytest.raises(NotFoundError):
+            await driver.view("w")
+        assert driver.calls("delete", "w") == 1
+        assert driver.cluster.machines.model("n1").running(clock.now()) == {}
+        assert await _allocated(driver) == Resources()
+
+
+@virtual_time()
+async def test_delete_on_a_dead_node_leaves_a_tombstone(clock: VirtualClock) -> None:
+    """On a dead node a delete ends at once, its share stays charged there, the id may be used
+    again elsewhere only, and the returning node is told exactly once."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        await driver.apply("w", container(cpu=3000))
+        await driver.wait(seconds=20)
+        driver.cluster.machines.network.cut("n1")
+        await driver.wait(minutes=1)
+        await _delete(driver, "w")
+        await driver.wait(seconds=5)
+        with pytest.raises(NotFoundError):
+            await driver.view("w")
+        assert list(driver.cluster.api().view.all(Kind.TOMBSTONE)) == ["n1/w"]
+        assert (await _allocated(driver)).cpu_millicores == 3000
+        again = await driver.apply("w", container(cpu=100))
+        assert again.explanation is not None
+        driver.cluster.machines.network.cut("n1", to_node=False, from_node=False)
+        await driver.wait(minutes=2)
+        assert driver.calls("delete", "w") == 1
+        assert not driver.cluster.api().view.all(Kind.TOMBSTONE)
+        assert await driver.status("w") == "Running"
+        assert (await _allocated(driver)).cpu_millicores == 100
+
+
+@virtual_time()
+async def test_force_drops_the_tombstone(clock: VirtualClock) -> None:
+    """Force drops what the dead node owes and frees its share."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        await driver.apply("w", container(cpu=3000))
+        await driver.wait(seconds=20)
+        driver.cluster.machines.kill("n1")
+        await driver.wait(minutes=1)
+        await _delete(driver, "w")
+        await driver.wait(seconds=5)
+        with pytest.raises(NotFoundError):
+            await _delete(driver, "w")
+        assert await _delete(driver, "w", force=True) == "Deleted"
+        assert not driver.cluster.api().view.all(Kind.TOMBSTONE)
+        assert await _allocated(driver) == Resources()
+
+
+@virtual_time()
+async def test_force_deletes_at_once(clock: VirtualClock) -> None:
+    """Force removes the records without waiting for an agent that does not answer."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        await driver.apply("w")
+        await driver.wait(seconds=20)
+        driver.cluster.machines.pause("n1")
+        assert await _delete(driver, "w", force=True) == "Deleted"
+        with pytest.raises(NotFoundError):
+            await driver.view("w")
+
+
+@virtual_time()
+async def test_pending_workload_is_deleted_without_any_agent(clock: VirtualClock) -> None:
+    """What no node has is simply removed."""
+    async with running_cluster(clock) as driver:
+        await driver.apply("w")
+        assert await _delete(driver, "w") == "Deleted"
+        with pytest.raises(NotFoundError):
+            await _delete(driver, "w")
+
+
+@virtual_time()
+async def test_delete_during_a_slow_apply_never_runs_in_reverse(clock: VirtualClock) -> None:
+    """Decisions §2.4: an agent that runs an apply and a delete in any order is sent the delete
+    only after the apply has ended, and nothing is left running."""
+    from persys_core.sim.agent_settings import existing_agent
+
+    async with running_cluster(clock, existing_agent("n1")) as driver:
+        await driver.apply("w", container("slow"))
+        await driver.wait(seconds=5)
+        await _delete(driver, "w")
+        await driver.wait(seconds=30)
+        assert driver.calls("delete", "w") == 0
+        await driver.wait(minutes=10)
+        assert driver.calls("delete", "w") == 1
+        assert driver.cluster.machines.model("n1").running(clock.now()) == {}
+        with pytest.raises(NotFoundError):
+            await driver.view("w")
+
+
+@virtual_time()
+async def test_apply_again_after_delete_runs_anew(clock: VirtualClock) -> None:
+    """The same id may be used again once it is gone; it is a new life with a new uid."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        await driver.apply("w")
+        await driver.wait(seconds=20)
+        uid = (await driver.view("w")).workload.uid
+        await _delete(driver, "w")
+        await driver.wait(seconds=20)
+        await driver.apply("w")
+        await driver.wait(seconds=20)
+        assert await driver.status("w") == "Running"
+        assert (await driver.view("w")).workload.uid != uid
+
+
+@virtual_time()
+async def test_frozen_refuses_mutations_and_serves_reads(clock: VirtualClock) -> None:
+    """Degraded: mutations are refused with the reason, registration is answered accepted=false,
+    a heartbeat acknowledged, reads are served."""
+    from persys_core.control.requests import Heartbeat
+    from tests.builders import registration
+
+    async with running_cluster(clock, machine("n1")) as driver:
+        await driver.apply("w")
+        await driver.wait(seconds=20)
+        scheduler = driver.cluster.api()
+        scheduler.modes.report(ModeEvent.OPERATION_EXHAUSTED, "no leader")
+        with pytest.raises(FrozenError, match="no leader"):
+            await driver.apply("x")
+        with pytest.raises(FrozenError):
+            await _delete(driver, "w")
+        answer = await scheduler.admission.register_node(registration("n9"))
+        assert (answer.accepted, answer.reason) == (False, "scheduler degraded/recovery mode")
+        beat = await scheduler.admission.heartbeat(Heartbeat("n1"))
+        assert (beat.acknowledged, beat.drain_node) == (True, False)
+        assert await driver.status("w") == "Running"
+        await driver.wait(seconds=10)
+        assert not scheduler.modes.is_frozen

@@ -1,0 +1,171 @@
+"""Nodes that fall silent, come back, restart or beat out of order."""
+
+import asyncio
+from datetime import timedelta
+
+from attrs import evolve
+
+from persys_core.control.config import SchedulerConfig
+from persys_core.control.requests import Heartbeat, NodeIntentChange
+from persys_core.model.observation import AgentReport, AgentState
+from persys_core.model.states import NodeStatus
+from persys_core.nodes.liveness import LivenessPolicy
+from persys_core.ports.observer import Metric
+from persys_core.sim.agent_settings import existing_agent
+from persys_core.sim.clock import VirtualClock
+from persys_core.testing.virtual import virtual_time
+from tests.builders import Driver, container, machine, registration, running_cluster
+
+
+async def _node_status(driver: Driver, node_id: str = "n1") -> NodeStatus:
+    view, _ = await driver.cluster.api().queries.get_node(node_id)
+    return view.status
+
+
+@virtual_time()
+async def test_new_leader_gives_every_node_a_fresh_lease(clock: VirtualClock) -> None:
+    """N02: a node silent for all but a moment of its lease is Ready after a take-over, and
+    NotReady one full lease after it."""
+    async with running_cluster(clock, machine("n1"), replicas=2) as driver:
+        first, second = driver.cluster.replicas
+        driver.cluster.machines.kill("n1")
+        await driver.wait(seconds=20)
+        await driver.cluster.stop_replica(first)
+        await driver.wait(seconds=1)
+        assert second.scheduler.is_leader
+        await driver.wait(seconds=28)
+        assert await _node_status(driver) is NodeStatus.READY
+        await driver.wait(seconds=4)
+        assert await _node_status(driver) is NodeStatus.NOT_READY
+
+
+@virtual_time()
+async def test_returning_node_is_matched_before_anything_starts(clock: VirtualClock) -> None:
+    """N04: w ran on n1, was replaced on n2, n1 returns running w: one delete on n1, no apply."""
+    async with running_cluster(clock, machine("n1"), machine("n2")) as driver:
+        await driver.apply("w")
+        await driver.wait(seconds=20)
+        first = await driver.node_of("w")
+        other = "n2" if first == "n1" else "n1"
+        driver.cluster.machines.network.cut(first)
+        await driver.wait(minutes=5)
+        assert (await driver.node_of("w"), await driver.status("w")) == (other, "Running")
+        applies = driver.calls("apply", "w")
+        driver.cluster.machines.network.cut(first, to_node=False, from_node=False)
+        await driver.wait(minutes=2)
+        assert driver.calls("delete", "w", first) == 1
+        assert driver.calls("delete", "w", other) == 0
+        assert driver.calls("apply", "w") == applies
+        assert await driver.status("w") == "Running"
+
+
+@virtual_time()
+async def test_single_node_returns_as_it_was(clock: VirtualClock) -> None:
+    """N04: where no other node exists, n1 returns and nothing at all is sent to it."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        await driver.apply(
+            "w", container(metadata={"persys.scheduling.persistence_class": "node-local"})
+        )
+        await driver.wait(seconds=20)
+        driver.cluster.machines.network.cut("n1")
+        await driver.wait(minutes=10)
+        calls = driver.calls("apply"), driver.calls("delete")
+        driver.cluster.machines.network.cut("n1", to_node=False, from_node=False)
+        await driver.wait(minutes=2)
+        assert (driver.calls("apply"), driver.calls("delete")) == calls
+        assert await driver.status("w") == "Running"
+
+
+@virtual_time()
+async def test_late_heartbeat_is_acknowledged_and_dropped(clock: VirtualClock) -> None:
+    """N07: of two beats of one boot only the higher sequence counts; a new boot counts again."""
+    async with running_cluster(clock) as driver:
+        admission = driver.cluster.api().admission
+        await admission.register_node(registration("n1"))
+        observer = driver.cluster.replicas[0].observer
+
+        async def beat(boot: str, sequence: int) -> None:
+            report = AgentReport("w", AgentState.RUNNING, "r")
+            answer = await admission.heartbeat(
+                Heartbeat("n1", (report,) if sequence < 0 else (), boot_id=boot, sequence=sequence)
+            )
+            assert answer.acknowledged
+
+        await beat("a", 5)
+        await beat("a", 4)
+        assert observer.count(Metric.STALE_HEARTBEATS) == 1
+        await beat("b", 1)
+        assert observer.count(Metric.STALE_HEARTBEATS) == 1
+
+
+@virtual_time()
+async def test_stalled_scheduler_marks_nobody_down(clock: VirtualClock) -> None:
+    """N08: after this process stood still for longer than the lease, with beats queued, no node
+    is marked down."""
+    policy = LivenessPolicy(
+        heartbeat_interval=timedelta(seconds=1), unavailable_grace=timedelta(seconds=3)
+    )
+    config = SchedulerConfig(liveness=policy)
+    async with running_cluster(clock, machine("n1"), machine("n2"), config=config) as driver:
+        clock.step(timedelta(seconds=5))
+        for _ in range(200):
+            await asyncio.sleep(0)
+        await driver.wait(seconds=3)
+        assert await driver.events("NodeLost") == []
+        assert await _node_status(driver) is NodeStatus.READY
+
+
+@virtual_time()
+async def test_operator_intent_survives_beats_and_registrations(clock: VirtualClock) -> None:
+    """A cordon stays over heartbeats, registrations and a scheduler restart (decisions §2.9)."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        await driver.cluster.api().nodes.cordon(NodeIntentChange("n1", "disk swap"))
+        request = driver.cluster.machines.model("n1").registration()
+        await driver.cluster.api().admission.register_node(evolve(request, agent_version="2"))
+        await driver.wait(minutes=1)
+        await driver.cluster.crash(driver.cluster.replicas[0])
+        await driver.cluster.start_replica()
+        await driver.wait(minutes=1)
+        view, _ = await driver.cluster.api().queries.get_node("n1")
+        assert view.node.intent.cordoned
+        assert view.node.agent_version == "2"
+        assert (await driver.apply("w")).node_id == ""
+
+
+@virtual_time()
+async def test_steady_heartbeats_write_nothing(clock: VirtualClock) -> None:
+    """Liveness is not a write: an hour of beats and passes moves no store revision."""
+    async with running_cluster(clock, machine("n1"), machine("n2"), existing_agent("n3")) as driver:
+        for number in range(6):
+            await driver.apply(f"w{number}")
+        await driver.wait(minutes=5)
+        revision = driver.cluster.backend.revision
+        await driver.wait(hours=1)
+        assert driver.cluster.backend.revision == revision
+
+
+@virtual_time()
+async def test_heartbeat_changes_only_what_its_sender_has(clock: VirtualClock) -> None:
+    """Decisions §2.10: a beat that claims another node's workload changes nothing."""
+    async with running_cluster(clock, machine("n1"), machine("n2")) as driver:
+        await driver.apply("w")
+        await driver.wait(seconds=20)
+        other = "n2" if await driver.node_of("w") == "n1" else "n1"
+        revision = driver.cluster.backend.revision
+        lie = AgentReport("w", AgentState.FAILED, (await driver.view("w")).workload.revision_id)
+        await driver.cluster.api().admission.heartbeat(Heartbeat(other, (lie,)))
+        await driver.wait(seconds=1)
+        assert driver.cluster.backend.revision == revision
+        assert await driver.status("w") == "Running"
+
+
+@virtual_time()
+async def test_node_comes_and_goes_events(clock: VirtualClock) -> None:
+    """Joining, falling silent and returning are told once each."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        driver.cluster.machines.kill("n1")
+        await driver.wait(minutes=2)
+        driver.cluster.machines.revive("n1")
+        await driver.wait(minutes=2)
+        kinds = [event.type.value for event in await driver.events() if event.node_id == "n1"]
+        assert kinds == ["NodeJoined", "NodeLost", "NodeReady"]

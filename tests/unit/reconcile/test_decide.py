@@ -1,0 +1,126 @@
+"""The reconcile table: total, and safe in every row."""
+
+from itertools import product
+
+import pytest
+from attrs import evolve, fields
+from hypothesis import given
+from hypothesis import strategies as st
+
+from persys_core.model.states import ObservedState
+from persys_core.nodes.liveness import NodeCondition
+from persys_core.reconcile.actions import Action
+from persys_core.reconcile.decide import RULES, decide
+from persys_core.reconcile.situation import Charge, Outlook, Situation
+
+SENDS = {Action.APPLY_RUNNING, Action.APPLY_STOPPED, Action.DELETE}
+BOOLEANS = [each.name for each in fields(Situation) if each.type in (bool, "bool")]
+SITUATIONS = st.builds(
+    Situation,
+    outlook=st.sampled_from(Outlook),
+    charge=st.sampled_from(Charge),
+    node=st.sampled_from(NodeCondition),
+    observed=st.sampled_from(ObservedState),
+    **{name: st.booleans() for name in BOOLEANS},
+)
+
+
+def test_every_outlook_has_a_last_word() -> None:
+    """Total: each table ends with a rule that always holds."""
+    for outlook in Outlook:
+        last = RULES[outlook][-1]
+        anything = Situation(outlook, Charge.CHARGED, NodeCondition.READY, ObservedState.UNKNOWN)
+        assert last.when(anything)
+        assert last.when(evolve(anything, **dict.fromkeys(BOOLEANS, True)))
+
+
+def test_rule_names_are_unique_and_reasoned() -> None:
+    """Every row can be told from the others and says why it is there."""
+    for rules in RULES.values():
+        names = [rule.name for rule in rules]
+        assert len(set(names)) == len(names)
+        assert all(rule.because for rule in rules)
+
+
+@pytest.mark.parametrize(
+    ("outlook", "observed"), list(product(Outlook, ObservedState)), ids=lambda each: each.value
+)
+def test_every_pair_has_an_action(outlook: Outlook, observed: ObservedState) -> None:
+    """R04: every desired with every observed state gives one defined action, for every standing
+    in the ledger and every condition of the node."""
+    for charge, node, confirmed in product(Charge, NodeCondition, (False, True)):
+        rule = decide(Situation(outlook, charge, node, observed, confirmed=confirmed))
+        assert rule.action in Action
+
+
+@given(SITUATIONS)
+def test_nothing_is_sent_while_a_call_may_arrive(situation: Situation) -> None:
+    """An unanswered call, or another leader's, is waited for before anything is sent."""
+    if situation.call_underway:
+        assert decide(situation).action not in SENDS
+
+
+@given(SITUATIONS)
+def test_nothing_is_sent_to_a_node_that_is_not_ready(situation: Situation) -> None:
+    """Only a ready node is sent anything."""
+    if situation.node is not NodeCondition.READY:
+        assert decide(situation).action not in SENDS
+
+
+@given(SITUATIONS)
+def test_no_retry_and_no_reapply_before_its_time(situation: Situation) -> None:
+    """Safety 4: an apply needs the retry to be due, and the guard to be over for what was sent
+    here before."""
+    if decide(situation).action is Action.APPLY_RUNNING:
+        assert situation.retry_due
+        assert situation.reapply_due or not situation.sent_here
+
+
+@given(SITUATIONS)
+def test_what_was_sent_before_is_asked_about_first(situation: Situation) -> None:
+    """Decisions §2.3: a second apply follows a present answer of the agent, without a task."""
+    action = decide(situation).action
+    if action is Action.DELETE or (action in SENDS and situation.sent_here):
+        assert situation.confirmed
+        assert not situation.task_in_flight
+
+
+@given(SITUATIONS)
+def test_only_a_charged_workload_is_started(situation: Situation) -> None:
+    """Nothing runs that the ledger does not hold in full."""
+    if decide(situation).action is Action.APPLY_RUNNING:
+        assert situation.charge is Charge.CHARGED
+
+
+@given(SITUATIONS)
+def test_pinned_work_never_moves(situation: Situation) -> None:
+    """Local data keeps a workload on its node however long that is lost."""
+    if situation.pinned and situation.node is NodeCondition.LOST:
+        assert decide(situation).action is not Action.RESCHEDULE
+
+
+@given(SITUATIONS)
+def test_records_go_only_when_nothing_is_left(situation: Situation) -> None:
+    """A delete is final only where no node has it, or its agent confirmed it."""
+    if decide(situation).action is Action.FINALIZE_DELETE:
+        nowhere = situation.charge is Charge.UNASSIGNED or situation.node is NodeCondition.GONE
+        confirmed = situation.confirmed and situation.observed is ObservedState.MISSING
+        assert nowhere or confirmed
+
+
+@given(SITUATIONS)
+def test_settled_costs_nothing(situation: Situation) -> None:
+    """What runs as wished and is recorded is left alone."""
+    runs = evolve(
+        situation,
+        outlook=Outlook.RUN,
+        charge=Charge.CHARGED,
+        node=NodeCondition.READY,
+        observed=ObservedState.RUNNING,
+        revision_matches=True,
+        recorded=True,
+        call_underway=False,
+        poll_due=False,
+        task_in_flight=False,
+    )
+    assert decide(runs).action is Action.NO_ACTION
