@@ -73,7 +73,7 @@ async def test_five_nodes_five_reasons(clock: VirtualClock) -> None:
 
 @virtual_time()
 async def test_reasons_are_told_once_a_minute_at_most(clock: VirtualClock) -> None:
-    """V02: twenty minutes of rejections while nodes come and go gives at most one event a minute, each
+    """V02: twenty minutes of rejections while nodes join give at most one event a minute, each
     of at most 1 KiB, with the reasons counted."""
     nodes = tuple(machine(f"node-{number:03}", cpu=500) for number in range(20))
     async with running_cluster(clock, *nodes) as driver:

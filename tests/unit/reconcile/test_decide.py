@@ -1,6 +1,7 @@
 """The reconcile table: total, and safe in every row."""
 
 from itertools import product
+from typing import Any
 
 import pytest
 from attrs import evolve, fields
@@ -31,7 +32,8 @@ def test_every_outlook_has_a_last_word() -> None:
         last = RULES[outlook][-1]
         anything = Situation(outlook, Charge.CHARGED, NodeCondition.READY, ObservedState.UNKNOWN)
         assert last.when(anything)
-        assert last.when(evolve(anything, **dict.fromkeys(BOOLEANS, True)))
+        everything: dict[str, Any] = dict.fromkeys(BOOLEANS, True)
+        assert last.when(evolve(anything, **everything))
 
 
 def test_rule_names_are_unique_and_reasoned() -> None:

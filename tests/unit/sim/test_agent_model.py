@@ -11,7 +11,8 @@ from persys_core.model.states import DesiredState, RestartPolicy, WorkloadType
 from persys_core.ports.agents import DeleteRequest
 from persys_core.sim.agent import AgentModel, MachineState
 from persys_core.sim.agent_behaviour import Behaviour, FaultPlan
-from persys_core.sim.agent_journal import Happening
+from persys_core.sim.agent_journal import Happening, Journal
+from persys_core.sim.agent_runtime import Runtime, RuntimeObject
 from persys_core.sim.agent_settings import (
     Admission,
     AgentSettings,
@@ -130,6 +131,26 @@ def test_a_new_revision_replaces_the_old_one() -> None:
     ]
 
 
+def test_the_old_revision_is_gone_while_the_new_one_is_made() -> None:
+    """Replacing stops first: during a long creation nothing runs."""
+    machine = Machine()
+    machine.apply()
+    machine.wait(5)
+    machine.apply(image="slow", revision="r2")
+    machine.wait(5)
+    assert machine.model.running(machine.now) == {}
+
+
+def test_what_runs_is_not_started_twice() -> None:
+    """A second start of a running object changes nothing and leaves no line."""
+    journal = Journal()
+    runtime = Runtime(journal)
+    runtime.create(RuntimeObject("w1", "r1", spec(), Behaviour()), START)
+    for _ in range(2):
+        runtime.start("w1", START)
+    assert journal.counts[Happening.STARTED] == 1
+
+
 def test_delete_ends_in_status_not_found() -> None:
     """After the delete task the status is an error and nothing is left."""
     machine = Machine()
@@ -202,6 +223,8 @@ def test_ten_workers_work_at_once_and_a_full_queue_makes_the_call_wait() -> None
     settled = machine.model.settled(last, machine.now)
     assert settled is not None
     assert settled.message == "workload applied successfully"
+    statuses = [task.status for task in machine.model.actions(machine.now)]
+    assert statuses.count(TaskStatus.RUNNING) == 10
     machine.wait(300)
     assert len(machine.model.running(machine.now)) == 31
 

@@ -118,6 +118,19 @@ async def test_a_node_that_is_down_refuses_at_once(clock: VirtualClock) -> None:
 
 
 @virtual_time()
+async def test_a_node_that_was_paused_and_went_down_comes_back_awake(clock: VirtualClock) -> None:
+    """A restart ends a pause, and what had come in before it is gone."""
+    work, network = Counted(), Network(1)
+    network.pause("n1")
+    with pytest.raises(NoAnswerError):
+        await network.call("n1", work, TIMEOUT)
+    network.take_down("n1")
+    network.bring_up("n1")
+    assert await network.call("n1", work, TIMEOUT) == "done"
+    assert work.count == 1
+
+
+@virtual_time()
 async def test_a_call_outlives_its_cancelled_caller(clock: VirtualClock) -> None:
     """Cancelling stops the waiting, not the request that is on its way."""
     work = Counted()

@@ -56,6 +56,19 @@ def test_timers_fire_in_the_order_of_their_due_time() -> None:
     assert run_virtual(scenario) == [10, 20, 30]
 
 
+def test_a_timer_does_not_fire_with_an_earlier_one() -> None:
+    """Two timers a tick apart are two instants."""
+
+    async def scenario(clock: VirtualClock) -> list[float]:
+        async def sleeper(microseconds: int) -> float:
+            await clock.sleep(timedelta(microseconds=microseconds))
+            return clock.monotonic()
+
+        return await asyncio.gather(*map(sleeper, (1000, 1001, 1002)))
+
+    assert run_virtual(scenario) == [0.001, 0.001001, 0.001002]
+
+
 def test_tasks_of_a_group_are_cancelled_in_a_repeatable_order() -> None:
     """Two runs of one program cancel in the same order, though asyncio keeps tasks in a set."""
 

@@ -7,7 +7,9 @@ any sign of life ends that at once.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import datetime
+from typing import TypeVar
 
 from attrs import frozen
 
@@ -21,6 +23,8 @@ from persys_core.ports.agents import (
     DeleteOutcome,
     DeleteRequest,
     ListOutcome,
+    NotFound,
+    Refused,
     StatusOutcome,
     Unreachable,
 )
@@ -28,6 +32,8 @@ from persys_core.ports.membership import Leadership
 from persys_core.ports.observer import Metric
 
 __all__ = ["AgentCalls", "NodeReach"]
+
+T = TypeVar("T")
 
 
 @frozen
@@ -76,6 +82,7 @@ class AgentCalls:
         reach: NodeReach,
     ) -> None:
         self._agents = ports.agents
+        self._clock = ports.clock
         self._observer = ports.observer
         self._timeout = config.agent_rpc_timeout
         self._committer = committer
@@ -84,42 +91,60 @@ class AgentCalls:
 
     async def apply(self, node: Node, request: ApplyRequest) -> ApplyOutcome:
         """Send a workload, as an intent that was committed before says."""
-        self._committer.require(self._leadership)
-        outcome = await self._agents.apply(node, request, self._timeout)
-        self._note(node.id, "ApplyWorkload", outcome)
-        return outcome
+        return await self._timed(
+            node.id, "ApplyWorkload", lambda: self._agents.apply(node, request, self._timeout)
+        )
 
     async def delete(self, node: Node, request: DeleteRequest) -> DeleteOutcome:
         """Have a workload removed, as an intent that was committed before says."""
-        self._committer.require(self._leadership)
-        outcome = await self._agents.delete(node, request, self._timeout)
-        self._note(node.id, "DeleteWorkload", outcome)
-        return outcome
+        return await self._timed(
+            node.id, "DeleteWorkload", lambda: self._agents.delete(node, request, self._timeout)
+        )
 
     async def status(self, node: Node, workload_id: WorkloadId) -> StatusOutcome:
         """Ask about one workload."""
-        self._committer.require(self._leadership)
-        outcome = await self._agents.status(node, workload_id, self._timeout)
-        self._note(node.id, "GetWorkloadStatus", outcome)
-        return outcome
+        return await self._timed(
+            node.id,
+            "GetWorkloadStatus",
+            lambda: self._agents.status(node, workload_id, self._timeout),
+        )
 
     async def list(self, node: Node) -> ListOutcome:
         """Ask for everything that the agent has."""
-        self._committer.require(self._leadership)
-        outcome = await self._agents.list(node, self._timeout)
-        self._note(node.id, "ListWorkloads", outcome)
-        return outcome
+        return await self._timed(
+            node.id, "ListWorkloads", lambda: self._agents.list(node, self._timeout)
+        )
 
     async def last_error(self, node: Node, workload_id: WorkloadId) -> str:
         """Ask why the last task of a workload failed."""
-        self._committer.require(self._leadership)
-        return await self._agents.last_error(node, workload_id, self._timeout)
+        return await self._timed(
+            node.id,
+            "ListActions",
+            lambda: self._agents.last_error(node, workload_id, self._timeout),
+        )
 
-    def _note(self, node_id: NodeId, rpc: str, outcome: object) -> None:
-        answered = not isinstance(outcome, Unreachable)
-        if answered:
-            self._reach.answered(node_id)
-        else:
+    async def _timed(self, node_id: NodeId, rpc: str, call: Callable[[], Awaitable[T]]) -> T:
+        self._committer.require(self._leadership)
+        began = self._clock.monotonic()
+        outcome = await call()
+        if isinstance(outcome, Unreachable):
             self._reach.failed(node_id)
-        result = "answered" if answered else "unreachable"
-        self._observer.increment(Metric.AGENT_CALLS, {"rpc": rpc, "result": result})
+        elif not isinstance(outcome, str):  # an empty error text may also be no answer
+            self._reach.answered(node_id)
+        labels = {"rpc": rpc, "result": _result_of(outcome)}
+        self._observer.increment(Metric.AGENT_CALLS, labels)
+        self._observer.record(Metric.AGENT_CALLS, self._clock.monotonic() - began, labels)
+        return outcome
+
+
+def _result_of(outcome: object) -> str:
+    """A closed set, fit for a label: the three negatives of the port, or answered."""
+    match outcome:
+        case Unreachable():
+            return "unreachable"
+        case Refused():
+            return "refused"
+        case NotFound():
+            return "not_found"
+        case _:
+            return "answered"

@@ -86,6 +86,7 @@ class Queries:
             ),
             workloads_by_status=self._statuses(),
             deleted_workloads=self._deleted(),
+            workloads_by_desired_state=self._desired_states(),
             mode=state.mode,
             mode_reason=state.reason,
             instance_id=self._ports.membership.instance_id,
@@ -130,6 +131,12 @@ class Queries:
             stored = self._view.status(workload_id)
             counts[stored.value.status if stored else WorkloadStatus.UNKNOWN] += 1
         return {status.value: count for status, count in counts.items()}
+
+    def _desired_states(self) -> dict[str, int]:
+        counts = Counter(
+            workload.desired_state for workload in self._view.values(Kind.WORKLOAD, Workload)
+        )
+        return {state.value: count for state, count in counts.items()}
 
     def _deleted(self) -> int:
         return sum(

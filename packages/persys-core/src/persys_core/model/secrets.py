@@ -18,8 +18,9 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 # The look-behind keeps both patterns linear on long runs of letters (base64 values).
-_URL_CREDENTIALS = re.compile(r"(?<![a-z0-9+.-])(?P<scheme>[a-z][a-z0-9+.-]*://)[^/\s@]*@", re.IGNORECASE)
-_URL_PASSWORD = re.compile(r"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]*://[^/\s:@]*:(?P<password>[^/\s@]+)@", re.IGNORECASE)
+_SCHEME = r"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]*://"
+_URL_CREDENTIALS = re.compile(rf"(?P<scheme>{_SCHEME})[^/\s@]*@", re.IGNORECASE)
+_URL_PASSWORD = re.compile(rf"{_SCHEME}[^/\s:@]*:(?P<password>[^/\s@]+)@", re.IGNORECASE)
 
 
 def is_secret_name(name: str) -> bool:

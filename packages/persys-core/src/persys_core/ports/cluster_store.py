@@ -7,7 +7,8 @@ Consistency duties of an implementation:
   There is no unconditional put. The store's revision grows by one with each commit that changed
   anything.
 * ``watch`` delivers every later change once, in order, a commit's changes together; it resumes
-  by itself after a lost connection, and answers a compacted past with a ``Resync``.
+  by itself after a lost connection, and answers a compacted past, or a revision that was never
+  reached (a store that went back), with a ``Resync``.
 * A backend that cannot answer raises ``StoreUnavailableError``; a commit whose outcome cannot be
   told raises ``AmbiguousCommitError`` after the implementation tried to find out by the token.
 """

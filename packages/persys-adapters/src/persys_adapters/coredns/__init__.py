@@ -1,0 +1,1 @@
+"""The ServiceRegistry port on the records that CoreDNS reads from etcd."""

@@ -1,0 +1,1 @@
+"""The small transactional key-value contract, and the ClusterStore built on it."""

@@ -1,0 +1,1 @@
+"""The EventLog and Telemetry ports on Redis."""

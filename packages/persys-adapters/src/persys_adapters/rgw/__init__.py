@@ -1,0 +1,1 @@
+"""The ObjectStore port on a Ceph RADOS gateway."""

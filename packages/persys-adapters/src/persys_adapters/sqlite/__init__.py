@@ -1,0 +1,1 @@
+"""The cluster ports on an embedded SQLite file."""

@@ -1,0 +1,1 @@
+"""The Secrets and Certificates ports on Vault or OpenBao."""

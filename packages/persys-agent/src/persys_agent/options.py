@@ -1,0 +1,333 @@
+"""The command line of `persys-agent`, and the environment that gives its defaults.
+
+Decided here: flags, their defaults and their checks. A flag wins over the environment. A wrong
+value ends with ``UsageError``, whose text names the flag, the value and what is accepted.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NoReturn, TypeVar
+
+from persys_core.model.ids import is_valid_id
+from persys_core.model.states import WorkloadType
+
+__all__ = ["RunOptions", "TlsFiles", "UsageError", "parse_options"]
+
+N = TypeVar("N", int, float)
+_TRUE = ("1", "true", "yes", "on")
+_FALSE = ("", "0", "false", "no", "off")
+_DEFAULT_SCHEDULER = "127.0.0.1:8085"
+_SIMULATED_TYPES = "container,compose,vm"
+_MAX_NODES = 10_000
+
+_EPILOG = """\
+environment (a flag wins):
+  PERSYS_SCHEDULER_ADDR      as --scheduler
+  PERSYS_SCHEDULER_INSECURE  as --insecure (true or false)
+  PERSYS_NODE_ID             the node's id; with several nodes, their prefix
+  PERSYS_NODE_LABELS         as --labels
+  PERSYS_NODE_REGION, PERSYS_NODE_ENV
+                             the labels region and env
+
+words in an image's name make a simulated workload misbehave:
+  missing (no such image), flaky, slow, crash, exit0 or job, nostart, outofcpu, refuse
+
+example:
+  persys-agent run --runtime simulated --nodes 5 --insecure --control-port 9090
+  curl -X POST http://127.0.0.1:9090/nodes/sim-2/kill
+"""
+
+
+class UsageError(Exception):
+    """A command line that makes no sense."""
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    """Paths of PEM files: the trust bundle, and this agent's certificate and key."""
+
+    ca: str
+    cert: str
+    key: str
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """`persys-agent run`, checked. ``tls`` is ``None`` with --insecure."""
+
+    nodes: int
+    prefix: str
+    node_id: str
+    scheduler: str
+    listen: str
+    advertise: str
+    cpu_millicores: int
+    memory_mb: int
+    disk_gb: int
+    types: tuple[WorkloadType, ...]
+    labels: Mapping[str, str]
+    latency: float
+    failure_rate: float
+    seed: int | None
+    legacy: bool
+    control_port: int | None
+    tls: TlsFiles | None
+
+
+def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> RunOptions:
+    """Read the command line. Raises ``UsageError``; ends the process for --help and --version."""
+    given = _parser(environment).parse_args(arguments)
+    if given.command is None:
+        raise UsageError("no command; try `persys-agent run --runtime simulated --insecure`")
+    env_id = environment.get("PERSYS_NODE_ID", "")
+    node_id = "" if env_id == "auto" else env_id
+    alone = given.nodes == 1 and not given.node_id_prefix
+    return RunOptions(
+        nodes=given.nodes,
+        prefix=given.node_id_prefix or node_id or "sim",
+        node_id=node_id if alone else "",
+        scheduler="" if given.standalone else given.scheduler,
+        listen=given.listen,
+        advertise=given.advertise,
+        cpu_millicores=given.cpu,
+        memory_mb=given.memory,
+        disk_gb=given.disk,
+        types=given.types,
+        labels={**_lenient_labels(environment), **given.labels},
+        latency=given.latency,
+        failure_rate=given.failure_rate,
+        seed=given.seed,
+        legacy=given.legacy,
+        control_port=given.control_port,
+        tls=_tls(given, environment),
+    )
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see `{self.prog} --help`")
+
+
+def _parser(environment: Mapping[str, str]) -> _Parser:
+    parser = _Parser(
+        prog="persys-agent",
+        description="The Persys compute agent.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=_EPILOG,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version="persys-agent 0.1.0")
+    run = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser).add_parser(
+        "run",
+        help="run one or many nodes until SIGTERM or SIGINT",
+        description="Run one or many nodes until SIGTERM or SIGINT.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=_EPILOG,
+        allow_abbrev=False,
+    )
+    _add_cluster_flags(run, environment)
+    _add_node_flags(run)
+    _add_simulation_flags(run)
+    return parser
+
+
+def _add_cluster_flags(run: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
+    group = run.add_argument_group("cluster")
+    group.add_argument(
+        "--scheduler",
+        metavar="HOST:PORT",
+        type=_address,
+        default=environment.get("PERSYS_SCHEDULER_ADDR", "") or _DEFAULT_SCHEDULER,
+        help="where the scheduler listens (default: %(default)s)",
+    )
+    group.add_argument(
+        "--standalone", action="store_true", help="serve only: no registration, no heartbeats"
+    )
+    group.add_argument("--insecure", action="store_true", help="no TLS, in either direction")
+    group.add_argument("--tls-ca", metavar="PATH", default="", help="trust bundle (PEM)")
+    group.add_argument("--tls-cert", metavar="PATH", default="", help="certificate (PEM)")
+    group.add_argument("--tls-key", metavar="PATH", default="", help="private key (PEM)")
+    group.add_argument(
+        "--listen",
+        metavar="HOST",
+        default="127.0.0.1",
+        help="address that the nodes listen on, each at a port of its own (default: %(default)s)",
+    )
+    group.add_argument(
+        "--advertise",
+        metavar="HOST",
+        default="",
+        help="host that the scheduler is told (default: that of --listen, or this machine's"
+        " address towards the scheduler where --listen is 0.0.0.0 or ::)",
+    )
+
+
+def _add_node_flags(run: argparse.ArgumentParser) -> None:
+    group = run.add_argument_group("nodes")
+    group.add_argument(
+        "--nodes", metavar="N", type=_whole(1, _MAX_NODES), default=1, help="how many (default: 1)"
+    )
+    group.add_argument(
+        "--node-id-prefix",
+        metavar="TEXT",
+        type=_node_id,
+        help="nodes are called TEXT-1, TEXT-2 … (default: sim)",
+    )
+    group.add_argument(
+        "--cpu", metavar="MILLICORES", type=_whole(1, 10**8), default=16_000, help="per node"
+    )
+    group.add_argument("--memory", metavar="MB", type=_whole(1, 10**10), default=65_536)
+    group.add_argument("--disk", metavar="GB", type=_whole(1, 10**9), default=200)
+    group.add_argument(
+        "--types",
+        metavar="LIST",
+        type=_types,
+        default=_types(_SIMULATED_TYPES),
+        help=f"workload types that the nodes can run (default: {_SIMULATED_TYPES})",
+    )
+    group.add_argument(
+        "--labels", metavar="K=V,…", type=_labels, default={}, help="labels of every node"
+    )
+
+
+def _add_simulation_flags(run: argparse.ArgumentParser) -> None:
+    group = run.add_argument_group("simulation")
+    group.add_argument(
+        "--runtime",
+        choices=("simulated",),
+        required=True,
+        help="what runs the workloads; simulated ones use no resources",
+    )
+    group.add_argument(
+        "--latency",
+        metavar="SECONDS",
+        type=_number(0, 3600),
+        default=1.0,
+        help="how long a creation takes on average (default: 1)",
+    )
+    group.add_argument(
+        "--failure-rate",
+        metavar="P",
+        type=_number(0, 1),
+        default=0.0,
+        help="share of creations that fail, 0 to 1 (default: 0)",
+    )
+    group.add_argument(
+        "--seed",
+        metavar="N",
+        type=_whole(0, 2**63 - 1),
+        default=None,
+        help="makes chance repeat (default: a new one each time)",
+    )
+    group.add_argument(
+        "--legacy",
+        action="store_true",
+        help="behave as the agents in the field: no boot id, masked failures, tasks in any order",
+    )
+    group.add_argument(
+        "--control-port",
+        metavar="P",
+        type=_whole(0, 65535),
+        default=None,
+        help="HTTP interface on 127.0.0.1 to kill, pause and revive nodes; 0 chooses a port"
+        " (default: none)",
+    )
+
+
+def _tls(given: argparse.Namespace, environment: Mapping[str, str]) -> TlsFiles | None:
+    files = TlsFiles(given.tls_ca, given.tls_cert, given.tls_key)
+    complete = all((files.ca, files.cert, files.key))
+    if given.insecure and any((files.ca, files.cert, files.key)):
+        raise UsageError("--insecure and --tls-* exclude each other; leave one of them out")
+    if complete:
+        return files
+    if any((files.ca, files.cert, files.key)):
+        raise UsageError("--tls-ca, --tls-cert and --tls-key belong together; give all three")
+    if given.insecure or _environment_flag(environment, "PERSYS_SCHEDULER_INSECURE"):
+        return None
+    raise UsageError(
+        "TLS needs certificates: give --tls-ca, --tls-cert and --tls-key, or --insecure to go"
+        " without"
+    )
+
+
+def _environment_flag(environment: Mapping[str, str], name: str) -> bool:
+    text = environment.get(name, "").strip().lower()
+    if text not in _TRUE + _FALSE:
+        raise UsageError(f'{name}="{environment[name]}": accepted are true and false')
+    return text in _TRUE
+
+
+def _wrong(text: str, accepted: str) -> argparse.ArgumentTypeError:
+    return argparse.ArgumentTypeError(f'"{text}" is not accepted; give {accepted}')
+
+
+def _whole(least: int, most: int) -> Callable[[str], int]:
+    return _between(int, least, most, "a whole number")
+
+
+def _number(least: float, most: float) -> Callable[[str], float]:
+    return _between(float, least, most, "a number")
+
+
+def _between(kind: Callable[[str], N], least: N, most: N, name: str) -> Callable[[str], N]:
+    def parse(text: str) -> N:
+        try:
+            value = kind(text)
+        except ValueError:
+            raise _wrong(text, f"{name} from {least:g} to {most:g}") from None
+        if not least <= value <= most:  # false for NaN as well
+            raise _wrong(text, f"{name} from {least:g} to {most:g}")
+        return value
+
+    return parse
+
+
+def _address(text: str) -> str:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
+        raise _wrong(text, "HOST:PORT, such as 127.0.0.1:8085")
+    return text
+
+
+def _node_id(text: str) -> str:
+    if not is_valid_id(f"{text}-{_MAX_NODES}"):
+        raise _wrong(text, "letters, digits, '.', '_' and '-', beginning with a letter or digit")
+    return text
+
+
+def _types(text: str) -> tuple[WorkloadType, ...]:
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    try:
+        found = tuple(dict.fromkeys(map(WorkloadType, names)))
+    except ValueError:
+        found = ()
+    if not found:
+        raise _wrong(text, "a comma list of " + ", ".join(WorkloadType))
+    return found
+
+
+def _labels(text: str) -> dict[str, str]:
+    pairs = [part.strip() for part in text.split(",") if part.strip()]
+    found = dict(_pair(part) for part in pairs)
+    if "" in found or "" in found.values():
+        raise _wrong(text, "K=V,K=V with neither key nor value empty")
+    return found
+
+
+def _pair(part: str) -> tuple[str, str]:
+    key, _, value = part.partition("=")
+    return key.strip(), value.strip()
+
+
+def _lenient_labels(environment: Mapping[str, str]) -> dict[str, str]:
+    """As the agents in the field read their environment: what is no pair is left out."""
+    pairs = map(_pair, environment.get("PERSYS_NODE_LABELS", "").split(","))
+    labels = {key: value for key, value in pairs if key and value}
+    for name in ("region", "env"):
+        if value := environment.get(f"PERSYS_NODE_{name.upper()}", ""):
+            labels[name] = value
+    return labels

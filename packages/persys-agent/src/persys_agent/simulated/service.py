@@ -1,0 +1,215 @@
+"""The agents' gRPC service in front of a model.
+
+Decided here: how a model's answer looks on the wire. A paused node takes requests in, answers
+none, and carries them out when it goes on, even if their callers have left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+import grpc
+import grpc.aio
+
+from persys_agent.simulated.specs import BadSpecError, apply_request, workload_type
+from persys_core.model.observation import AgentReport, AgentState
+from persys_core.model.states import DesiredState, WorkloadType
+from persys_core.ports.agents import DeleteRequest
+from persys_core.ports.clock import Clock
+from persys_core.sim.agent import AgentModel, Reply
+from persys_core.sim.agent_tasks import AgentTask
+from persys_proto.agent.v1 import agent_pb2 as wire
+from persys_proto.agent.v1 import agent_pb2_grpc
+
+__all__ = ["EPOCH_METADATA", "SimulatedAgentService"]
+
+EPOCH_METADATA = "persys-epoch"
+_STATUS_NOT_FOUND = "status not found: status not found"
+_NEVER = -62135596800
+_IDLE_WAIT = timedelta(seconds=1)
+_LEAST_WAIT = timedelta(milliseconds=1)
+
+T = TypeVar("T")
+Context = grpc.aio.ServicerContext[Any, Any]
+
+_TYPES = {
+    WorkloadType.CONTAINER: wire.WORKLOAD_TYPE_CONTAINER,
+    WorkloadType.COMPOSE: wire.WORKLOAD_TYPE_COMPOSE,
+    WorkloadType.VM: wire.WORKLOAD_TYPE_VM,
+    WorkloadType.MICROVM: wire.WORKLOAD_TYPE_MICROVM,
+}
+_STATES = {
+    AgentState.PENDING: wire.ACTUAL_STATE_PENDING,
+    AgentState.RUNNING: wire.ACTUAL_STATE_RUNNING,
+    AgentState.STOPPED: wire.ACTUAL_STATE_STOPPED,
+    AgentState.FAILED: wire.ACTUAL_STATE_FAILED,
+    AgentState.UNKNOWN: wire.ACTUAL_STATE_UNKNOWN,
+}
+_DESIRED = {
+    DesiredState.RUNNING: wire.DESIRED_STATE_RUNNING,
+    DesiredState.STOPPED: wire.DESIRED_STATE_STOPPED,
+}
+
+
+class SimulatedAgentService(agent_pb2_grpc.AgentServiceServicer):
+    """One node's service. ``gate`` is cleared while the node is paused."""
+
+    def __init__(self, model: AgentModel, clock: Clock, gate: asyncio.Event) -> None:
+        self._model = model
+        self._clock = clock
+        self._gate = gate
+        self._late: set[asyncio.Task[Any]] = set()
+
+    async def ApplyWorkload(
+        self, request: wire.ApplyWorkloadRequest, context: Context
+    ) -> wire.ApplyWorkloadResponse:
+        """Take an apply in."""
+        epoch = _epoch(context)
+
+        async def work() -> wire.ApplyWorkloadResponse:
+            try:
+                wish = apply_request(request, epoch)
+            except BadSpecError as error:
+                return wire.ApplyWorkloadResponse(message=str(error))
+            reply = await self._settled(self._model.apply(wish, self._clock.now()))
+            return wire.ApplyWorkloadResponse(
+                applied=reply.accepted,
+                skipped=reply.skipped,
+                message=reply.message,
+                status=_status(reply.report) if reply.report else None,
+            )
+
+        return await self._behind_the_gate(work)
+
+    async def DeleteWorkload(
+        self, request: wire.DeleteWorkloadRequest, context: Context
+    ) -> wire.DeleteWorkloadResponse:
+        """Take a delete in."""
+        wish = DeleteRequest(request.id, _epoch(context), request.delete_volumes)
+
+        async def work() -> wire.DeleteWorkloadResponse:
+            reply = await self._settled(self._model.delete(wish, self._clock.now()))
+            return wire.DeleteWorkloadResponse(success=reply.accepted, message=reply.message)
+
+        return await self._behind_the_gate(work)
+
+    async def GetWorkloadStatus(
+        self, request: wire.GetWorkloadStatusRequest, context: Context
+    ) -> wire.GetWorkloadStatusResponse:
+        """One workload, with its task in flight."""
+        await self._gate.wait()
+        report = self._model.status(request.id, self._clock.now())
+        if report is None:
+            await context.abort(grpc.StatusCode.UNKNOWN, _STATUS_NOT_FOUND)
+        return wire.GetWorkloadStatusResponse(status=_status(report))
+
+    async def ListWorkloads(
+        self, request: wire.ListWorkloadsRequest, context: Context
+    ) -> wire.ListWorkloadsResponse:
+        """All workloads; tasks in flight do not show."""
+        await self._gate.wait()
+        reports = self._model.list(self._clock.now(), workload_type(request.type))
+        return wire.ListWorkloadsResponse(workloads=map(_status, reports))
+
+    async def HealthCheck(
+        self, request: wire.HealthCheckRequest, context: Context
+    ) -> wire.HealthCheckResponse:
+        """Always healthy, as the agents in the field are."""
+        await self._gate.wait()
+        settings = self._model.settings
+        return wire.HealthCheckResponse(
+            healthy=True,
+            version=settings.version,
+            runtime_status=dict.fromkeys(sorted(settings.workload_types), "healthy"),
+            memory_utilization=25.0,
+            cpu_utilization=10.0,
+            disk_utilization=30.0,
+        )
+
+    async def ListActions(
+        self, request: wire.ListActionsRequest, context: Context
+    ) -> wire.ListActionsResponse:
+        """The history of tasks."""
+        await self._gate.wait()
+        tasks = self._model.actions(
+            self._clock.now(),
+            workload_id=request.workload_id.strip(),
+            kind=request.action_type.strip(),
+            status=request.status.strip(),
+        )
+        ordered = tasks[::-1] if request.newest_first else tasks
+        limit = request.limit if request.limit > 0 else len(ordered)
+        return wire.ListActionsResponse(actions=map(_action, ordered[:limit]))
+
+    def drop(self) -> None:
+        """The process is gone: what it took in while it was paused is lost."""
+        for task in self._late:
+            task.cancel()
+
+    async def _behind_the_gate(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do ``work`` once the node is not paused, whether or not the caller still waits."""
+
+        async def late() -> T:
+            await self._gate.wait()
+            return await work()
+
+        task = asyncio.get_running_loop().create_task(late())
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
+        return await asyncio.shield(task)
+
+    async def _settled(self, reply: Reply) -> Reply:
+        """The reply; where the queue was full it comes when the work is done."""
+        while reply.task is not None:
+            now = self._clock.now()
+            late = self._model.settled(reply.task, now)
+            if late is not None:
+                return late
+            due = self._model.next_event_at() or now + _IDLE_WAIT
+            await self._clock.sleep(max(due - now, _LEAST_WAIT))
+        return reply
+
+
+def _epoch(context: Context) -> int:
+    metadata = dict(context.invocation_metadata() or ())
+    text = metadata.get(EPOCH_METADATA, "0")
+    return int(text) if isinstance(text, str) and text.isdecimal() else 0
+
+
+def _status(report: AgentReport) -> wire.WorkloadStatus:
+    at = _seconds(report.reported_at) if report.reported_at else 0
+    return wire.WorkloadStatus(
+        id=report.workload_id,
+        type=_TYPES[report.type] if report.type else wire.WORKLOAD_TYPE_UNSPECIFIED,
+        revision_id=report.revision_id,
+        desired_state=(
+            _DESIRED.get(report.desired_state, wire.DESIRED_STATE_UNSPECIFIED)
+            if report.desired_state
+            else wire.DESIRED_STATE_UNSPECIFIED
+        ),
+        actual_state=_STATES[report.state],
+        message=report.message,
+        created_at=at,
+        updated_at=at,
+        metadata=report.metadata,
+    )
+
+
+def _action(task: AgentTask) -> wire.AgentAction:
+    return wire.AgentAction(
+        task_id=task.id,
+        workload_id=task.workload_id,
+        action_type=task.kind,
+        status=task.status,
+        error=task.error,
+        created_at=_seconds(task.created_at),
+        started_at=_seconds(task.started_at),
+        ended_at=_seconds(task.ended_at),
+    )
+
+
+def _seconds(at: datetime | None) -> int:
+    return int(at.timestamp()) if at else _NEVER

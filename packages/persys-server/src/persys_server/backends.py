@@ -1,0 +1,95 @@
+"""The adapters of one replica, opened in order and closed in the opposite one.
+
+Decided here: which implementation stands behind which port for given settings. What each promises
+is the port's business.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import uuid
+from contextlib import AsyncExitStack
+
+import structlog
+
+from persys_adapters.agent_grpc.agents import GrpcAgents
+from persys_adapters.records.codec import UnreadableRecordError
+from persys_adapters.sqlite.cluster_store import SqliteClusterStore
+from persys_adapters.system_clock import SystemClock
+from persys_core.control.config import SchedulerPorts
+from persys_core.memory.cluster_store import MemoryClusterStore
+from persys_core.memory.elections import ElectionHub
+from persys_core.memory.event_log import MemoryEventLog
+from persys_core.memory.liveness import MemoryLiveness
+from persys_core.memory.membership import MemoryMembership
+from persys_core.memory.telemetry import MemoryTelemetry
+from persys_core.model.errors import PersysError
+from persys_core.ports.agents import Agents
+from persys_core.ports.clock import Clock
+from persys_core.ports.cluster_store import ClusterStore
+from persys_core.ports.observer import Observer
+from persys_server.settings import Settings, StoreKind
+from persys_server.store_path import database_path
+
+__all__ = ["StoreNotAvailableError", "instance_name", "open_ports", "ports_with_agents"]
+
+_log = structlog.stdlib.get_logger("persys_server.backends")
+
+
+class StoreNotAvailableError(PersysError):
+    """The settings name a store that this release does not have."""
+
+
+async def open_ports(
+    settings: Settings, observer: Observer, stack: AsyncExitStack
+) -> SchedulerPorts:
+    """Every port of a replica that speaks to real agents; ``stack`` closes what was opened."""
+    agents = GrpcAgents()
+    stack.push_async_callback(agents.aclose)
+    return await ports_with_agents(settings, observer, stack, agents, SystemClock())
+
+
+async def ports_with_agents(
+    settings: Settings, observer: Observer, stack: AsyncExitStack, agents: Agents, clock: Clock
+) -> SchedulerPorts:
+    """Every port of a replica that speaks to ``agents``."""
+    store = await _open_store(settings, stack)
+    membership = MemoryMembership(
+        ElectionHub(), store, clock, instance_name(), ttl=settings.leader_ttl
+    )
+    stack.callback(membership.close)
+    return SchedulerPorts(
+        store=store,
+        liveness=MemoryLiveness(clock, lease=settings.heartbeat_interval * 3),
+        membership=membership,
+        agents=agents,
+        events=MemoryEventLog(settings.event_max_entries, clock),
+        telemetry=MemoryTelemetry(clock=clock),
+        clock=clock,
+        rng=random.Random(random.SystemRandom().getrandbits(64)),
+        observer=observer,
+    )
+
+
+def instance_name() -> str:
+    """This process among all replicas: the machine's name and eight digits of its own."""
+    return f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
+
+
+async def _open_store(settings: Settings, stack: AsyncExitStack) -> ClusterStore:
+    match settings.store.kind:
+        case StoreKind.MEMORY:
+            return MemoryClusterStore()
+        case StoreKind.SQLITE:
+            path = database_path(settings)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            store = await SqliteClusterStore.open(path, on_unreadable=_log_unreadable)
+            stack.push_async_callback(store.aclose)
+            return store
+        case StoreKind.ETCD:
+            raise StoreNotAvailableError("PERSYS_STORE=etcd is not in this release")
+
+
+def _log_unreadable(place: str, error: UnreadableRecordError) -> None:
+    _log.warning("a record cannot be read and is left out", record=place, reason=str(error))

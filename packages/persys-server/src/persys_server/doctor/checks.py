@@ -1,0 +1,179 @@
+"""What is looked at, and what each finding means. Nothing is changed by looking.
+
+Decided here: the checks, their order, and the advice that each failure comes with.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fcntl
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
+
+from attrs import frozen
+
+from persys_server.settings import Settings, SettingsError, StoreKind, load_settings, variables
+from persys_server.settings.load import not_acted_on
+from persys_server.store_path import database_path
+
+__all__ = ["Finding", "Verdict", "examine"]
+
+_PREFIX = "SCHEDULER_"
+_SQLITE_HEADER = b"SQLite format 3\0"
+_GONE = {"PERSYS_TLS_ENABLED": "no release reads it; TLS is on unless --insecure is given"}
+
+
+class Verdict(StrEnum):
+    """How a check ended."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@frozen
+class Finding:
+    """One line of the table: what was looked at, what was found, and what to do about it."""
+
+    check: str
+    verdict: Verdict
+    found: str
+    advice: str = ""
+
+
+def examine(environment: Mapping[str, str]) -> list[Finding]:
+    """Every finding. Where the settings cannot be read, only those are told."""
+    try:
+        settings = load_settings(environment)
+    except SettingsError as error:
+        advice = "correct the variable, or unset it to get its default"
+        return [
+            Finding("settings", Verdict.FAIL, problem, advice) for problem in error.problems
+        ] + list(_unknown(environment))
+    found = [Finding("settings", Verdict.OK, f"{len(variables())} variables read")]
+    found += [*_unknown(environment), *_unused(environment)]
+    for look in _LOOKS:
+        found += look(settings)
+    return found
+
+
+def _unknown(environment: Mapping[str, str]) -> Iterator[Finding]:
+    known = [name for variable in variables().values() for name in variable.names]
+    for name in sorted(environment):
+        if name in _GONE:
+            yield Finding("settings", Verdict.WARN, f"{name} is set", _GONE[name])
+        elif name.startswith(_PREFIX) and name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            advice = f"did you mean {near[0]}?" if near else "unset it"
+            yield Finding("settings", Verdict.WARN, f"{name} is not a known variable", advice)
+
+
+def _unused(environment: Mapping[str, str]) -> Iterator[Finding]:
+    for name in not_acted_on(environment):
+        yield Finding(
+            "settings", Verdict.WARN, f"{name} is set, but this release does not act on it",
+            "see docs/operations.md for what it waits for",
+        )  # fmt: skip
+
+
+def _store(settings: Settings) -> Iterator[Finding]:
+    match settings.store.kind:
+        case StoreKind.ETCD:
+            yield Finding(
+                "store", Verdict.FAIL, "PERSYS_STORE=etcd is not in this release",
+                "set PERSYS_STORE=sqlite:state.db, or memory to try things out",
+            )  # fmt: skip
+        case StoreKind.MEMORY:
+            yield Finding(
+                "store", Verdict.WARN, "PERSYS_STORE=memory loses everything at exit",
+                "set PERSYS_STORE=sqlite:state.db to keep it",
+            )  # fmt: skip
+        case StoreKind.SQLITE:
+            yield _sqlite(database_path(settings))
+
+
+def _sqlite(path: Path) -> Finding:
+    if not path.exists():
+        return Finding("store", Verdict.OK, f"{path} will be created at the first start")
+    if not os.access(path, os.R_OK | os.W_OK):
+        return Finding(
+            "store", Verdict.FAIL, f"{path} may not be read and written by this user",
+            "change its owner or its mode",
+        )  # fmt: skip
+    holder = _holder(Path(f"{path}.lock"))
+    if holder:
+        return Finding(
+            "store", Verdict.FAIL, f"{path} is in use by process {holder}",
+            "stop that server first, or give this one a file of its own",
+        )  # fmt: skip
+    with path.open("rb") as file:
+        beginning = file.read(len(_SQLITE_HEADER))
+    if beginning not in (b"", _SQLITE_HEADER):
+        return Finding(
+            "store", Verdict.FAIL, f"{path} is no SQLite database",
+            "name another file in PERSYS_STORE, or move this one away",
+        )  # fmt: skip
+    return Finding("store", Verdict.OK, f"{path} is a database and nobody holds it")
+
+
+def _holder(lock: Path) -> str:
+    """The process that holds ``lock``; empty where none does. The lock is given back at once."""
+    try:
+        with lock.open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return file.read(32).decode(errors="replace").strip() or "unknown"
+    except OSError:
+        return ""
+    return ""
+
+
+def _data_dir(settings: Settings) -> Iterator[Finding]:
+    folder = Path(settings.data_dir)
+    there = next(place for place in (folder, *folder.resolve().parents) if place.exists())
+    if not there.is_dir():
+        yield Finding(
+            "data dir", Verdict.FAIL, f"{there} is not a folder", "set PERSYS_DATA_DIR to a folder"
+        )
+    elif not os.access(there, os.W_OK | os.X_OK):
+        yield Finding(
+            "data dir", Verdict.FAIL, f"{there} may not be written by this user",
+            "change its owner, or set PERSYS_DATA_DIR to a folder of your own",
+        )  # fmt: skip
+    else:
+        found = "is writable" if there == folder else f"will be created in {there}"
+        yield Finding("data dir", Verdict.OK, f"{folder} {found}")
+
+
+def _ports(settings: Settings) -> Iterator[Finding]:
+    for variable, port in (
+        ("GRPC_PORT", settings.grpc_port),
+        ("METRICS_PORT", settings.metrics_port),
+    ):
+        place = f"{settings.grpc_addr}:{port}"
+        problem = _cannot_listen(settings.grpc_addr, port)
+        if problem:
+            advice = f"stop who has it, or set {variable} or PERSYS_GRPC_ADDR to something else"
+            yield Finding(variable, Verdict.FAIL, f"{place}: {problem}", advice)
+        else:
+            yield Finding(variable, Verdict.OK, f"{place} is free")
+
+
+def _cannot_listen(host: str, port: int) -> str:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+_LOOKS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (_store, _data_dir, _ports)

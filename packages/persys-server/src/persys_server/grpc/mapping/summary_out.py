@@ -1,0 +1,53 @@
+"""The cluster summary as the wire shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from persys_core.control.answers import ClusterSummary, Freshness
+from persys_core.model.states import NodeStatus, WorkloadStatus
+from persys_proto.control.v1 import control_pb2 as pb
+from persys_server.grpc.mapping.times import timestamp
+
+__all__ = ["role_of", "summary_response"]
+
+_PENDING = (
+    WorkloadStatus.PENDING, WorkloadStatus.SCHEDULED, WorkloadStatus.UPDATING,
+    WorkloadStatus.RETRY_PENDING, WorkloadStatus.UNKNOWN,
+)  # fmt: skip
+"""What is on its way: the counter of that name has room for all of it."""
+
+
+def summary_response(summary: ClusterSummary, fresh: Freshness) -> pb.GetClusterSummaryResponse:
+    """The answer to GetClusterSummary. A node that is not Ready counts as not ready."""
+    nodes, workloads = summary.nodes_by_status, summary.workloads_by_status
+    total_nodes, ready = sum(nodes.values()), nodes.get(NodeStatus.READY, 0)
+    return pb.GetClusterSummaryResponse(
+        total_nodes=total_nodes,
+        ready_nodes=ready,
+        not_ready_nodes=total_nodes - ready,
+        total_workloads=sum(workloads.values()),
+        running_workloads=workloads.get(WorkloadStatus.RUNNING, 0),
+        pending_workloads=_sum(workloads, _PENDING),
+        failed_workloads=workloads.get(WorkloadStatus.FAILED, 0),
+        deleted_workloads=summary.deleted_workloads,
+        generated_at=timestamp(summary.generated_at),
+        store_revision=fresh.revision,
+        stale=fresh.stale,
+        age_seconds=fresh.age.total_seconds(),
+        mode=str(summary.mode),
+        mode_reason="; ".join(filter(None, (summary.mode_reason, *summary.problems))),
+        instance_id=summary.instance_id,
+        role=role_of(is_leader=summary.is_leader),
+        leader_id=summary.leader_id,
+        workloads_by_status={str(status): count for status, count in workloads.items()},
+    )
+
+
+def role_of(*, is_leader: bool) -> str:
+    """One word for a replica's part in the cluster."""
+    return "leader" if is_leader else "standby"
+
+
+def _sum(counts: Mapping[str, int], statuses: Iterable[WorkloadStatus]) -> int:
+    return sum(counts.get(status, 0) for status in statuses)

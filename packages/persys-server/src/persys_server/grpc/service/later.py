@@ -1,0 +1,73 @@
+"""RPCs of the contract that this release does not carry out, and what to use instead.
+
+They answer UNIMPLEMENTED with the text below. A test compares the names with the contract, so
+that none is forgotten and none is answered in two ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from persys_proto.control.v1 import control_pb2_grpc
+from persys_server.grpc.context import Context
+from persys_server.grpc.errors import LaterError
+
+__all__ = ["LATER", "LaterRpcs"]
+
+_DISKS = "standalone disks are not in this release; use managed_volumes in a workload's spec"
+_BUCKETS = "buckets in Ceph RGW are not in this release; use the S3 API of your gateway"
+_LABELS = "operator labels are not in this release; set labels in the agent's configuration"
+_TAINTS = "taints are not in this release; CordonNode keeps new work off a node"
+
+LATER: Mapping[str, str] = {
+    "DrainNode": "will move every workload off a node; until then call CordonNode, and delete or"
+    " re-apply the workloads that must move",
+    "UndrainNode": "will end a drain; there are no drains in this release, UncordonNode ends a"
+    " cordon",
+    "TaintNode": _TAINTS,
+    "UntaintNode": _TAINTS,
+    "SetNodeLabel": _LABELS,
+    "DeleteNodeLabel": _LABELS,
+    "SubmitAutomationSuggestion": "will carry out suggestions of automation; until then call"
+    " ApplyWorkload, RetryWorkload or DeleteWorkload",
+    "ControlStream": "is not served; call RegisterNode, Heartbeat, ApplyWorkload and"
+    " DeleteWorkload, which carry the same messages",
+    "CreateDisk": _DISKS,
+    "ListDisks": _DISKS,
+    "GetDisk": _DISKS,
+    "DeleteDisk": _DISKS,
+    "CreateBucket": _BUCKETS,
+    "ListBuckets": _BUCKETS,
+    "GetBucket": _BUCKETS,
+    "DeleteBucket": _BUCKETS,
+    "GetBucketAccess": _BUCKETS,
+    "ListBucketObjects": _BUCKETS,
+    "PlanWorkload": "will say what ApplyWorkload would do; until then apply with desired_state"
+    " Stopped and call ExplainWorkload",
+    "RemoveNode": "will forget a node that is gone for good; until then CordonNode keeps work off"
+    " it, and DeleteWorkload with force drops what it owes",
+    "FenceNode": "will let exclusive volumes move away from a node; this release never moves them",
+    "ImportFromAgents": "will rebuild lost records from what agents run; until then bring the"
+    " store's data back from a backup",
+    "AcknowledgeEmpty": "will declare that an empty store is meant to be empty; until then start"
+    " with a new PERSYS_DATA_DIR and store",
+    "ListVolumes": "will show volumes and who holds them; until then GetWorkload shows a"
+    " workload's state",
+    "ReleaseVolume": "will give up the record of an unused volume; this release keeps none",
+}
+
+
+class LaterRpcs(control_pb2_grpc.AgentControlServicer):
+    """Every RPC of ``LATER``."""
+
+
+def _refusal(name: str, text: str) -> Callable[[object, object, Context], Awaitable[None]]:
+    async def refuse(self: object, request: object, context: Context) -> None:
+        """Answer UNIMPLEMENTED with what to use instead."""
+        raise LaterError(f"{name}: {text}")
+
+    return refuse
+
+
+for _name, _text in LATER.items():
+    setattr(LaterRpcs, _name, _refusal(_name, _text))

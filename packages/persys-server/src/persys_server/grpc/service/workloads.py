@@ -1,0 +1,61 @@
+"""What users wish of workloads: apply, delete, retry, and why."""
+
+from __future__ import annotations
+
+from persys_core.control.api import AdmissionApi, QueriesApi
+from persys_core.model.spec import secret_values
+from persys_proto.control.v1 import control_pb2 as pb
+from persys_proto.control.v1 import control_pb2_grpc
+from persys_server.grpc.context import Context
+from persys_server.grpc.mapping import workloads_in
+from persys_server.grpc.mapping.explanation_out import explanation
+from persys_server.grpc.mapping.workloads_out import apply_response
+from persys_server.grpc.service.waiting import caught_up
+from persys_server.observability.logging import request_secrets
+
+__all__ = ["WorkloadRpcs"]
+
+
+class WorkloadRpcs(control_pb2_grpc.AgentControlServicer):
+    """ApplyWorkload, DeleteWorkload, RetryWorkload and ExplainWorkload."""
+
+    admission: AdmissionApi
+    queries: QueriesApi
+
+    async def ApplyWorkload(
+        self, request: pb.ApplyWorkloadRequest, context: Context
+    ) -> pb.ApplyWorkloadResponse:
+        """Store a wish and place it if possible."""
+        wish = workloads_in.apply_workload(request)
+        if wish.spec is not None:
+            request_secrets.set(secret_values(wish.spec))
+        return apply_response(await self.admission.apply_workload(wish))
+
+    async def DeleteWorkload(
+        self, request: pb.DeleteWorkloadRequest, context: Context
+    ) -> pb.DeleteWorkloadResponse:
+        """Begin a deletion."""
+        workload_id = workloads_in.named_workload(request.workload_id)
+        answer = await self.admission.delete_workload(workload_id, force=request.force)
+        return pb.DeleteWorkloadResponse(success=True, outcome=answer.outcome)
+
+    async def RetryWorkload(
+        self, request: pb.RetryWorkloadRequest, context: Context
+    ) -> pb.RetryWorkloadResponse:
+        """Forget old failures and try again now."""
+        await self.admission.retry_workload(workloads_in.named_workload(request.workload_id))
+        return pb.RetryWorkloadResponse(accepted=True)
+
+    async def ExplainWorkload(
+        self, request: pb.ExplainWorkloadRequest, context: Context
+    ) -> pb.ExplainWorkloadResponse:
+        """Why a workload is where it is, or nowhere."""
+        asked = workloads_in.explain_request(request)
+        reading = self.queries.get_workload(asked.id, at_least=asked.at_least)
+        _, fresh = await caught_up(reading, asked.at_least, context)
+        found = await self.queries.explain(asked.id, max_examples=asked.max_examples)
+        return pb.ExplainWorkloadResponse(
+            explanation=explanation(found),
+            stale=fresh.stale,
+            age_seconds=fresh.age.total_seconds(),
+        )

@@ -1,0 +1,1 @@
+"""Plain HTTP for probes and scrapers: ``/health``, ``/readyz`` and ``/metrics``."""

@@ -1,0 +1,92 @@
+"""Reads the replica's state for probes and scrapes, without ever failing them.
+
+Decided here: what is shown where the replica cannot answer. A number that cannot be told is left
+out of /metrics; /health answers with what is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from persys_core.control.answers import ClusterSummary, Freshness
+from persys_core.control.loops import LoopLag
+from persys_core.model.errors import PersysError
+from persys_core.model.usage import WorkloadUsage
+from persys_server.observability.gauges import ReplicaGauges, ReplicaReadings
+from persys_server.observability.metrics import Metrics
+from persys_server.phase import Phase, PhaseSwitch
+from persys_server.replica import ReplicaState
+from persys_server.scheduler_api import SchedulerReplica
+
+__all__ = ["Readings"]
+
+_PATIENCE_SECONDS = 2.0
+
+
+class Readings:
+    """The probe of this replica, and the maker of its metrics page."""
+
+    def __init__(
+        self,
+        scheduler: SchedulerReplica,
+        instance_id: str,
+        phase: PhaseSwitch,
+        metrics: Metrics,
+        gauges: ReplicaGauges,
+        lag: LoopLag,
+    ) -> None:
+        self._scheduler = scheduler
+        self._instance_id = instance_id
+        self._phase = phase
+        self._metrics = metrics
+        self._gauges = gauges
+        self._lag = lag
+        metrics.registry.register(gauges)
+
+    def probe(self) -> ReplicaState:
+        """The facts now."""
+        facts = self._scheduler.mode
+        return ReplicaState(
+            instance_id=self._instance_id,
+            phase=self._phase.phase,
+            mode=facts.mode,
+            mode_reason=facts.reason,
+            mode_changed_at=facts.since,
+            is_leader=self._scheduler.is_leader,
+            leader_id=self._scheduler.leader_id,
+            loop_ages=self._loop_ages(),
+        )
+
+    async def metrics_page(self) -> bytes:
+        """The text of /metrics at this moment."""
+        summary, fresh = await self._summary()
+        usages = await self._usages() if summary is not None else ()
+        self._gauges.readings = ReplicaReadings(
+            summary=summary,
+            usages=usages,
+            loop_ages=self._loop_ages(),
+            loop_lag_seconds=self._lag.current().total_seconds(),
+            view_age_seconds=None if fresh is None else fresh.age.total_seconds(),
+        )
+        return self._metrics.page()
+
+    async def _summary(self) -> tuple[ClusterSummary, Freshness] | tuple[None, None]:
+        if self._phase.phase is not Phase.SERVING:
+            return None, None
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                return await self._scheduler.queries.summary()
+        except (PersysError, TimeoutError):
+            return None, None
+
+    async def _usages(self) -> tuple[WorkloadUsage, ...]:
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                views, _ = await self._scheduler.queries.list_workloads()
+        except (PersysError, TimeoutError):
+            return ()
+        return tuple(view.usage for view in views if view.usage is not None)
+
+    def _loop_ages(self) -> Mapping[str, float]:
+        return {name: loop.age().total_seconds() for name, loop in self._scheduler.loops.items()}

@@ -1,0 +1,89 @@
+"""What the server needs of a scheduler replica, so that tests can give it a small one.
+
+``persys_core.control.scheduler.Scheduler`` fits. Not decided here: anything it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from persys_core.control.api import AdmissionApi, NodeOperationsApi, QueriesApi
+from persys_core.model.states import OperatingMode
+
+__all__ = ["LoopAge", "ModeFacts", "SchedulerReplica"]
+
+
+class ModeFacts(Protocol):
+    """The operating mode, why, and since when."""
+
+    @property
+    def mode(self) -> OperatingMode:
+        """The mode."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """Why it is the mode."""
+        ...
+
+    @property
+    def since(self) -> datetime:
+        """Since when."""
+        ...
+
+
+class LoopAge(Protocol):
+    """A background loop, as far as probes look at it."""
+
+    def age(self) -> timedelta:
+        """How long ago it last ended a pass well."""
+        ...
+
+
+class SchedulerReplica(Protocol):
+    """One replica: its use cases, its state, and its life."""
+
+    @property
+    def admission(self) -> AdmissionApi:
+        """Agents and users come in here."""
+        ...
+
+    @property
+    def queries(self) -> QueriesApi:
+        """Reads."""
+        ...
+
+    @property
+    def nodes(self) -> NodeOperationsApi:
+        """Operators come in here."""
+        ...
+
+    @property
+    def mode(self) -> ModeFacts:
+        """The operating mode."""
+        ...
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this replica leads now."""
+        ...
+
+    @property
+    def leader_id(self) -> str:
+        """The instance that leads, as far as this replica knows; empty where it does not."""
+        ...
+
+    @property
+    def loops(self) -> Mapping[str, LoopAge]:
+        """Its background loops by name."""
+        ...
+
+    async def start(self) -> None:
+        """Load the view of the store and begin the loops."""
+        ...
+
+    async def stop(self) -> None:
+        """Give up leadership and end the loops."""
+        ...

@@ -1,0 +1,97 @@
+"""What settings demand of each other. Each check is one small function; all of them are run.
+
+Not decided here: what a single variable may hold (``parse``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from persys_server.settings.parse import HaMode, StoreKind, VaultMethod
+from persys_server.settings.table import Settings
+
+__all__ = ["conflicts"]
+
+_LEASE_INTERVALS = 3
+
+
+def conflicts(settings: Settings) -> list[str]:
+    """Every pair of settings that cannot both hold, one line each."""
+    return [problem for check in _CHECKS for problem in check(settings)]
+
+
+def _grace(settings: Settings) -> Iterator[str]:
+    least = settings.heartbeat_interval * _LEASE_INTERVALS
+    if settings.node_unavailable_grace < least:
+        yield (
+            f"SCHEDULER_NODE_UNAVAILABLE_GRACE: {settings.node_unavailable_grace} is"
+            f" shorter than three SCHEDULER_HEARTBEAT_INTERVAL ({least}); a node would be"
+            " emptied before it is even called NotReady"
+        )
+
+
+def _ports(settings: Settings) -> Iterator[str]:
+    if settings.grpc_port == settings.metrics_port:
+        yield f"METRICS_PORT: {settings.metrics_port} is also GRPC_PORT; give each its own"
+
+
+def _shards(settings: Settings) -> Iterator[str]:
+    if settings.shard_index >= settings.shard_count:
+        yield (
+            f"SCHEDULER_SHARD_INDEX: {settings.shard_index} is not below SCHEDULER_SHARD_COUNT"
+            f" ({settings.shard_count}); indexes count from 0"
+        )
+
+
+def _active_active(settings: Settings) -> Iterator[str]:
+    if settings.ha_mode is HaMode.ACTIVE_ACTIVE and settings.store.kind is not StoreKind.ETCD:
+        yield (
+            f"SCHEDULER_HA_MODE: active-active needs replicas that share PERSYS_STORE=etcd, but it"
+            f" is {settings.store}"
+        )
+
+
+def _sentinels(settings: Settings) -> Iterator[str]:
+    if settings.redis_sentinels and not settings.redis_master_name:
+        yield "REDIS_MASTER_NAME: needed with REDIS_SENTINELS; name the master they watch"
+    if settings.redis_master_name and not settings.redis_sentinels:
+        yield "REDIS_SENTINELS: needed with REDIS_MASTER_NAME; give host:port,host:port"
+    if settings.redis_sentinels and settings.redis_addr:
+        yield "REDIS_ADDR: cannot be combined with REDIS_SENTINELS; set one of them"
+
+
+def _redis_pair(settings: Settings) -> Iterator[str]:
+    if bool(settings.redis_tls_cert) != bool(settings.redis_tls_key):
+        yield "REDIS_TLS_CERT: needs REDIS_TLS_KEY and the other way round; set both or none"
+
+
+def _rgw(settings: Settings) -> Iterator[str]:
+    parts = {
+        "PERSYS_RGW_ENDPOINT": settings.rgw_endpoint,
+        "PERSYS_RGW_ACCESS_KEY": settings.rgw_access_key,
+        "PERSYS_RGW_SECRET_KEY": settings.rgw_secret_key,
+    }
+    missing = [name for name, value in parts.items() if not value]
+    if missing and len(missing) < len(parts):
+        yield f"{missing[0]}: needed with the other PERSYS_RGW_ variables; set all three or none"
+
+
+def _vault_token(settings: Settings) -> Iterator[str]:
+    by_token = settings.vault_enabled and settings.vault_auth_method is VaultMethod.TOKEN
+    if by_token and not settings.vault_token:
+        yield (
+            "PERSYS_VAULT_TOKEN: needed with PERSYS_VAULT_ENABLED=true and"
+            " PERSYS_VAULT_AUTH_METHOD=token; set it, or use approle"
+        )
+
+
+_CHECKS: tuple[Callable[[Settings], Iterator[str]], ...] = (
+    _grace,
+    _ports,
+    _shards,
+    _active_active,
+    _sentinels,
+    _redis_pair,
+    _rgw,
+    _vault_token,
+)

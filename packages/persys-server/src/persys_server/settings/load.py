@@ -1,0 +1,68 @@
+"""Reads the settings from an environment, and reports everything that is wrong with it at once.
+
+Decided here: blanks around a value do not count, an empty value is the default, and a fallback
+variable counts where the first one is not set. Nothing here reads ``os.environ`` by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from persys_server.settings.checks import conflicts
+from persys_server.settings.table import Settings, Variable, variables
+
+__all__ = ["SettingsError", "load_settings", "not_acted_on"]
+
+_SHOWN_LENGTH = 80
+
+
+class SettingsError(Exception):
+    """The environment cannot be used; ``problems`` has one line per wrong variable."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+def load_settings(environment: Mapping[str, str]) -> Settings:
+    """The settings that ``environment`` holds; raises ``SettingsError`` with every problem."""
+    values: dict[str, Any] = {}
+    problems: list[str] = []
+    for field, variable in variables().items():
+        name, given = _given(environment, variable)
+        try:
+            values[field] = variable.parse(given)
+        except ValueError as error:
+            problems.append(_problem(name, given, variable, str(error)))
+    if problems:
+        raise SettingsError(problems)
+    settings = Settings(**values)
+    problems.extend(conflicts(settings))
+    if problems:
+        raise SettingsError(problems)
+    return settings
+
+
+def not_acted_on(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The variables that are set although this release reads but does not use them."""
+    return tuple(
+        name
+        for variable in variables().values()
+        if variable.later
+        for name in variable.names
+        if environment.get(name, "").strip() not in ("", variable.default)
+    )
+
+
+def _given(environment: Mapping[str, str], variable: Variable) -> tuple[str, str]:
+    for name in variable.names:
+        given = environment.get(name, "").strip()
+        if given:
+            return name, given
+    return variable.name, variable.default
+
+
+def _problem(name: str, given: str, variable: Variable, accepted: str) -> str:
+    shown = "the given value (hidden)" if variable.secret else repr(given[:_SHOWN_LENGTH])
+    return f"{name}: {shown} is not valid; accepted is {accepted}"

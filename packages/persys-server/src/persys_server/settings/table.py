@@ -1,0 +1,668 @@
+"""The one list of environment variables: names, defaults, meaning, and which are secret.
+
+Decided here: everything about one variable. ``later`` says honestly that this release reads and
+checks a variable but does nothing with it yet. What several variables demand of each other stands
+in ``checks``.
+
+Size: one row per variable; a second file would hide half of the list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from enum import StrEnum
+from functools import cache
+from typing import Any
+
+import attrs
+from attrs import frozen
+
+from persys_core.model.secrets import MASK
+from persys_server.settings import parse
+from persys_server.settings.parse import (
+    AuthzMode,
+    HaMode,
+    LogFormat,
+    OrphanPolicy,
+    StoreTarget,
+    VaultMethod,
+)
+
+__all__ = ["Group", "Settings", "Variable", "variables"]
+
+_KEY = "persys.variable"
+_ETCD = "the etcd store"
+_REDIS = "the Redis adapters"
+_TLS = "mutual TLS"
+_VAULT = "certificates from Vault"
+_RGW = "buckets in Ceph RGW"
+_DNS = "service discovery by CoreDNS"
+_TRACES = "tracing"
+_HA = "several replicas"
+_DRIFT = "the drift loop (orphans are left alone)"
+
+
+class Group(StrEnum):
+    """Under which heading a variable is documented."""
+
+    LISTEN = "Listening"
+    STORE = "State store"
+    HA = "Replicas and leadership"
+    LOOPS = "Nodes and reconciliation"
+    AGENTS = "Calls to agents"
+    OBSERVABILITY = "Logs, metrics and traces"
+    TLS = "TLS and authorisation"
+    VAULT = "Vault"
+    REDIS = "Redis"
+    DNS = "Service discovery"
+    RGW = "Object storage"
+
+
+@frozen
+class Variable:
+    """One variable. ``default`` is the text that would be written for it, empty for none.
+
+    ``fallbacks`` are read where it is not set. ``later`` names what will use it, if nothing does.
+    """
+
+    name: str
+    parse: Callable[[str], Any]
+    default: str
+    doc: str
+    group: Group
+    secret: bool = False
+    later: str = ""
+    fallbacks: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The variable and its fallbacks, in the order in which they are read."""
+        return (self.name, *self.fallbacks)
+
+
+def _mask(value: object) -> str:
+    return repr(MASK if value else "")
+
+
+def _row(group: Group, name: str, parse: Callable[[str], Any], default: str, doc: str) -> Any:
+    return attrs.field(metadata={_KEY: Variable(name, parse, default, doc, group)})
+
+
+def _later(
+    group: Group,
+    name: str,
+    parse: Callable[[str], Any],
+    default: str,
+    doc: str,
+    *,
+    by: str,
+    fallbacks: tuple[str, ...] = (),
+) -> Any:
+    row = Variable(name, parse, default, doc, group, later=by, fallbacks=fallbacks)
+    return attrs.field(metadata={_KEY: row})
+
+
+def _secret(group: Group, name: str, doc: str, *, by: str, fallbacks: tuple[str, ...] = ()) -> Any:
+    row = Variable(name, parse.text, "", doc, group, secret=True, later=by, fallbacks=fallbacks)
+    return attrs.field(metadata={_KEY: row}, repr=_mask)
+
+
+@frozen(kw_only=True)
+class Settings:
+    """Every setting, parsed. Durations are ``timedelta``; secrets are masked in ``repr``."""
+
+    grpc_addr: str = _row(
+        Group.LISTEN,
+        "PERSYS_GRPC_ADDR",
+        parse.text,
+        "0.0.0.0",
+        "Address that the gRPC and the HTTP server listen on.",
+    )
+    grpc_port: int = _row(Group.LISTEN, "GRPC_PORT", parse.port, "8085", "Port of the gRPC API.")
+    metrics_port: int = _row(
+        Group.LISTEN,
+        "METRICS_PORT",
+        parse.port,
+        "8084",
+        "Port of /health, /readyz and /metrics (plain HTTP).",
+    )
+    external_ip: str = _later(
+        Group.LISTEN,
+        "PERSYS_EXTERNAL_IP",
+        parse.text,
+        "",
+        "Further address that the server certificate is issued for.",
+        by=_VAULT,
+    )
+
+    store: StoreTarget = _row(
+        Group.STORE,
+        "PERSYS_STORE",
+        parse.store,
+        "etcd",
+        "Where cluster state lives: etcd, sqlite:PATH (one replica, durable) or memory (lost at"
+        " exit). etcd is not in this release.",
+    )
+    data_dir: str = _row(
+        Group.STORE,
+        "PERSYS_DATA_DIR",
+        parse.path,
+        "/var/lib/persys-scheduler",
+        "Folder for what this replica keeps for itself; relative sqlite paths count from it.",
+    )
+    etcd_endpoints: tuple[str, ...] = _later(
+        Group.STORE,
+        "ETCD_ENDPOINTS",
+        parse.name_list,
+        "localhost:2379",
+        "Comma list of etcd endpoints, host:port.",
+        by=_ETCD,
+    )
+    etcd_compact_interval: timedelta = _later(
+        Group.STORE,
+        "SCHEDULER_ETCD_COMPACT_INTERVAL",
+        parse.lifetime,
+        "5m",
+        "How often the leader compacts etcd to the revision of that long ago; 0 is never.",
+        by=_ETCD,
+    )
+
+    ha_mode: HaMode = _later(
+        Group.HA,
+        "SCHEDULER_HA_MODE",
+        parse.choice(HaMode),
+        "failover",
+        "failover: one replica leads. active-active: nodes are divided among shards.",
+        by=_HA,
+    )
+    shard_count: int = _later(
+        Group.HA,
+        "SCHEDULER_SHARD_COUNT",
+        parse.whole(1, 1024),
+        "1",
+        "Number of shards in active-active mode.",
+        by=_HA,
+    )
+    shard_index: int = _later(
+        Group.HA,
+        "SCHEDULER_SHARD_INDEX",
+        parse.whole(0, 1023),
+        "0",
+        "Shard of this replica, from 0.",
+        by=_HA,
+    )
+    leader_ttl: timedelta = _row(
+        Group.HA,
+        "SCHEDULER_LEADER_TTL",
+        parse.duration,
+        "15s",
+        "Lifetime of the leader lease; another replica takes over about that long after a crash.",
+    )
+
+    heartbeat_interval: timedelta = _row(
+        Group.LOOPS,
+        "SCHEDULER_HEARTBEAT_INTERVAL",
+        parse.duration,
+        "10s",
+        "How often agents are asked to send heartbeats; a node lease is three of them.",
+    )
+    node_unavailable_grace: timedelta = _row(
+        Group.LOOPS,
+        "SCHEDULER_NODE_UNAVAILABLE_GRACE",
+        parse.duration,
+        "3m",
+        "How long a node may be silent before its workloads are moved.",
+    )
+    reconcile_interval: timedelta = _row(
+        Group.LOOPS,
+        "SCHEDULER_RECONCILE_INTERVAL",
+        parse.duration,
+        "5s",
+        "How often desired and observed state are compared.",
+    )
+    reconcile_concurrency: int = _row(
+        Group.LOOPS,
+        "SCHEDULER_RECONCILE_CONCURRENCY",
+        parse.whole(1, 10_000),
+        "64",
+        "How many nodes or workloads are worked on at the same time.",
+    )
+    drift_interval: timedelta = _later(
+        Group.LOOPS,
+        "SCHEDULER_DRIFT_DETECT_INTERVAL",
+        parse.duration,
+        "30s",
+        "How often agents are listed in full to find drift.",
+        by=_DRIFT,
+    )
+    reapply_guard: timedelta = _row(
+        Group.LOOPS,
+        "SCHEDULER_REAPPLY_GUARD",
+        parse.lifetime,
+        "45s",
+        "Least time between two applies of one workload; never under 15s.",
+    )
+    missing_grace: timedelta = _row(
+        Group.LOOPS,
+        "SCHEDULER_MISSING_GRACE_PERIOD",
+        parse.lifetime,
+        "10s",
+        "How long after its last apply a workload may be absent from its agent's list.",
+    )
+    orphan_policy: OrphanPolicy = _later(
+        Group.LOOPS,
+        "SCHEDULER_ORPHAN_POLICY",
+        parse.choice(OrphanPolicy),
+        "report",
+        "Work that an agent runs and the scheduler does not know: report, adopt or delete.",
+        by=_DRIFT,
+    )
+
+    agent_rpc_timeout: timedelta = _row(
+        Group.AGENTS,
+        "SCHEDULER_AGENT_RPC_TIMEOUT",
+        parse.duration,
+        "10s",
+        "Deadline of one call to an agent.",
+    )
+    agent_apply_timeout: timedelta = _row(
+        Group.AGENTS,
+        "SCHEDULER_AGENT_APPLY_TIMEOUT",
+        parse.duration,
+        "45s",
+        "How long a container or Compose application may take to start.",
+    )
+    agent_vm_apply_timeout: timedelta = _row(
+        Group.AGENTS,
+        "SCHEDULER_AGENT_VM_APPLY_TIMEOUT",
+        parse.duration,
+        "240s",
+        "How long a virtual machine may take to start.",
+    )
+    agent_delete_timeout: timedelta = _row(
+        Group.AGENTS,
+        "SCHEDULER_AGENT_DELETE_TIMEOUT",
+        parse.duration,
+        "60s",
+        "How long a deletion may take on the agent.",
+    )
+    agent_status_poll_interval: timedelta = _row(
+        Group.AGENTS,
+        "SCHEDULER_AGENT_STATUS_POLL_INTERVAL",
+        parse.duration,
+        "1s",
+        "How often a deletion is asked after.",
+    )
+    agent_tls_enabled: bool | None = _later(
+        Group.AGENTS,
+        "SCHEDULER_AGENT_TLS_ENABLED",
+        parse.optional_flag,
+        "",
+        "TLS towards agents; empty means on, except with --insecure.",
+        by=_TLS,
+    )
+
+    log_level: str = _row(
+        Group.OBSERVABILITY,
+        "LOG_LEVEL",
+        parse.log_level,
+        "info",
+        "debug, info, warning, error or critical.",
+    )
+    log_format: LogFormat = _row(
+        Group.OBSERVABILITY,
+        "LOG_FORMAT",
+        parse.choice(LogFormat),
+        "text",
+        "text (coloured on a terminal) or json.",
+    )
+    usage_series_max: int = _row(
+        Group.OBSERVABILITY,
+        "SCHEDULER_USAGE_SERIES_MAX",
+        parse.whole(0, 1_000_000),
+        "1000",
+        "At most so many series of utilisation per workload in /metrics; the rest is counted.",
+    )
+    otlp_endpoint: str = _later(
+        Group.OBSERVABILITY,
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        parse.text,
+        "",
+        "Where traces are sent (OTLP over HTTP); empty is nowhere.",
+        by=_TRACES,
+        fallbacks=("JAEGER_ENDPOINT",),
+    )
+    otlp_insecure: bool = _later(
+        Group.OBSERVABILITY,
+        "OTEL_EXPORTER_OTLP_INSECURE",
+        parse.flag,
+        "true",
+        "Send traces without TLS where the endpoint names no scheme.",
+        by=_TRACES,
+    )
+
+    tls_ca: str = _later(
+        Group.TLS,
+        "PERSYS_TLS_CA",
+        parse.path,
+        "/etc/persys/certs/persys-scheduler/ca.pem",
+        "Certificates of the authorities that peers are checked against.",
+        by=_TLS,
+    )
+    tls_cert: str = _later(
+        Group.TLS,
+        "PERSYS_TLS_CERT",
+        parse.path,
+        "/etc/persys/certs/persys-scheduler/persys_scheduler.crt",
+        "Certificate of this server.",
+        by=_TLS,
+    )
+    tls_key: str = _later(
+        Group.TLS,
+        "PERSYS_TLS_KEY",
+        parse.path,
+        "/etc/persys/certs/persys-scheduler/persys_scheduler-key.key",
+        "Private key of this server.",
+        by=_TLS,
+    )
+    authz: AuthzMode = _later(
+        Group.TLS,
+        "PERSYS_AUTHZ",
+        parse.choice(AuthzMode),
+        "enforce",
+        "enforce: a certificate's role decides what it may call. warn: only say so in the log.",
+        by=_TLS,
+    )
+
+    vault_enabled: bool = _later(
+        Group.VAULT,
+        "PERSYS_VAULT_ENABLED",
+        parse.flag,
+        "false",
+        "Have certificates issued by Vault or OpenBao.",
+        by=_VAULT,
+    )
+    vault_addr: str = _later(
+        Group.VAULT,
+        "PERSYS_VAULT_ADDR",
+        parse.text,
+        "http://127.0.0.1:8200",
+        "Address of Vault.",
+        by=_VAULT,
+    )
+    vault_auth_method: VaultMethod = _later(
+        Group.VAULT,
+        "PERSYS_VAULT_AUTH_METHOD",
+        parse.choice(VaultMethod),
+        "token",
+        "token or approle.",
+        by=_VAULT,
+    )
+    vault_token: str = _secret(
+        Group.VAULT, "PERSYS_VAULT_TOKEN", "Token for the method token.", by=_VAULT
+    )
+    vault_manager_addr: str = _later(
+        Group.VAULT,
+        "PERSYS_VAULT_MANAGER_ADDR",
+        parse.text,
+        "vault-manager:50069",
+        "Service that hands out AppRole credentials.",
+        by=_VAULT,
+    )
+    vault_approle_mount: str = _later(
+        Group.VAULT,
+        "PERSYS_VAULT_APPROLE_MOUNT",
+        parse.text,
+        "auth/approle",
+        "Where the AppRole method is mounted.",
+        by=_VAULT,
+    )
+    vault_role_id: str = _later(
+        Group.VAULT,
+        "PERSYS_VAULT_APPROLE_ROLE_ID",
+        parse.text,
+        "",
+        "AppRole role; empty asks the vault-manager.",
+        by=_VAULT,
+    )
+    vault_secret_id: str = _secret(
+        Group.VAULT,
+        "PERSYS_VAULT_APPROLE_SECRET_ID",
+        "AppRole secret; empty asks the vault-manager.",
+        by=_VAULT,
+    )
+    vault_pki_mount: str = _later(
+        Group.VAULT,
+        "PERSYS_VAULT_PKI_MOUNT",
+        parse.text,
+        "pki",
+        "Mount of the PKI engine.",
+        by=_VAULT,
+    )
+    vault_pki_role: str = _later(
+        Group.VAULT,
+        "PERSYS_VAULT_PKI_ROLE",
+        parse.text,
+        "persys-scheduler",
+        "PKI role that certificates are issued under.",
+        by=_VAULT,
+    )
+    vault_cert_ttl: timedelta = _later(
+        Group.VAULT,
+        "PERSYS_VAULT_CERT_TTL",
+        parse.duration,
+        "24h",
+        "Lifetime asked for each certificate.",
+        by=_VAULT,
+    )
+    vault_retry_interval: timedelta = _later(
+        Group.VAULT,
+        "PERSYS_VAULT_RETRY_INTERVAL",
+        parse.duration,
+        "1m",
+        "How often a failed issue is tried again.",
+        by=_VAULT,
+    )
+    vault_service_name: str = _later(
+        Group.VAULT,
+        "PERSYS_VAULT_SERVICE_NAME",
+        parse.text,
+        "persys-scheduler",
+        "Common name of the certificate.",
+        by=_VAULT,
+    )
+    vault_service_domain: str = _later(
+        Group.VAULT,
+        "PERSYS_VAULT_SERVICE_DOMAIN",
+        parse.text,
+        "",
+        "Domain under which the service name is issued as well.",
+        by=_VAULT,
+    )
+
+    redis_addr: str = _later(
+        Group.REDIS,
+        "REDIS_ADDR",
+        parse.text,
+        "",
+        "host:port of Redis; without it and without sentinels events stay in this replica's"
+        " memory.",
+        by=_REDIS,
+    )
+    redis_username: str = _later(
+        Group.REDIS, "REDIS_USERNAME", parse.text, "", "User of Redis.", by=_REDIS
+    )
+    redis_password: str = _secret(Group.REDIS, "REDIS_PASSWORD", "Password of Redis.", by=_REDIS)
+    redis_db: int = _later(
+        Group.REDIS, "REDIS_DB", parse.whole(0, 65535), "0", "Database number.", by=_REDIS
+    )
+    redis_sentinels: tuple[str, ...] = _later(
+        Group.REDIS,
+        "REDIS_SENTINELS",
+        parse.name_list,
+        "",
+        "Comma list of sentinels, host:port, instead of REDIS_ADDR.",
+        by=_REDIS,
+    )
+    redis_master_name: str = _later(
+        Group.REDIS,
+        "REDIS_MASTER_NAME",
+        parse.text,
+        "",
+        "Name of the master that the sentinels watch.",
+        by=_REDIS,
+    )
+    redis_tls_enabled: bool = _later(
+        Group.REDIS, "REDIS_TLS_ENABLED", parse.flag, "false", "TLS towards Redis.", by=_REDIS
+    )
+    redis_tls_ca: str = _later(
+        Group.REDIS,
+        "REDIS_TLS_CA",
+        parse.path,
+        "",
+        "Certificates of the authorities that Redis is checked against.",
+        by=_REDIS,
+    )
+    redis_tls_cert: str = _later(
+        Group.REDIS, "REDIS_TLS_CERT", parse.path, "", "Client certificate.", by=_REDIS
+    )
+    redis_tls_key: str = _later(
+        Group.REDIS, "REDIS_TLS_KEY", parse.path, "", "Key of the client certificate.", by=_REDIS
+    )
+    redis_reconcile_ttl: timedelta = _later(
+        Group.REDIS,
+        "REDIS_RECONCILE_TTL",
+        parse.duration,
+        "24h",
+        "How long reconciliation metadata is kept.",
+        by=_REDIS,
+    )
+    redis_event_ttl: timedelta = _later(
+        Group.REDIS,
+        "REDIS_EVENT_TTL",
+        parse.duration,
+        "24h",
+        "How long events are kept.",
+        by=_REDIS,
+    )
+    event_max_entries: int = _row(
+        Group.REDIS,
+        "REDIS_EVENT_MAX_ENTRIES",
+        parse.whole(1, 10_000_000),
+        "1000",
+        "How many events are kept, in Redis and in memory.",
+    )
+    meter_stream_enabled: bool = _later(
+        Group.REDIS,
+        "METER_REDIS_STREAM_ENABLED",
+        parse.flag,
+        "true",
+        "Publish utilisation for metering.",
+        by=_REDIS,
+    )
+    meter_stream: str = _later(
+        Group.REDIS,
+        "METER_REDIS_STREAM",
+        parse.text,
+        "persys:usage:stream",
+        "Stream that utilisation is published to.",
+        by=_REDIS,
+    )
+    meter_stream_max_entries: int = _later(
+        Group.REDIS,
+        "METER_REDIS_STREAM_MAXLEN",
+        parse.whole(1, 1_000_000_000),
+        "100000",
+        "How many entries that stream keeps.",
+        by=_REDIS,
+    )
+
+    domain: str = _later(
+        Group.DNS, "DOMAIN", parse.text, "persys.local", "DNS zone of the schedulers.", by=_DNS
+    )
+    agents_domain: str = _later(
+        Group.DNS,
+        "AGENTS_DISCOVERY_DOMAIN",
+        parse.text,
+        "agents.persys.cloud",
+        "DNS zone of the agents.",
+        by=_DNS,
+    )
+    shard_key: str = _later(
+        Group.DNS,
+        "SCHEDULER_SHARD_KEY",
+        parse.text,
+        "default",
+        "DNS label under which agents are registered; not a shard of active-active mode.",
+        by=_DNS,
+    )
+    advertise_ip: str = _later(
+        Group.DNS,
+        "SCHEDULER_ADVERTISE_IP",
+        parse.text,
+        "",
+        "Address put into DNS; empty finds one.",
+        by=_DNS,
+    )
+    advertise_port: int | None = _later(
+        Group.DNS,
+        "SCHEDULER_ADVERTISE_PORT",
+        parse.optional_port,
+        "",
+        "Port put into DNS; empty is GRPC_PORT.",
+        by=_DNS,
+    )
+
+    rgw_endpoint: str = _later(
+        Group.RGW,
+        "PERSYS_RGW_ENDPOINT",
+        parse.text,
+        "",
+        "URL of Ceph RGW.",
+        by=_RGW,
+        fallbacks=("PERSYS_S3_ENDPOINT",),
+    )
+    rgw_access_key: str = _secret(
+        Group.RGW,
+        "PERSYS_RGW_ACCESS_KEY",
+        "Access key of the control plane.",
+        by=_RGW,
+        fallbacks=("PERSYS_S3_ACCESS_KEY",),
+    )
+    rgw_secret_key: str = _secret(
+        Group.RGW,
+        "PERSYS_RGW_SECRET_KEY",
+        "Secret key of the control plane.",
+        by=_RGW,
+        fallbacks=("PERSYS_S3_SECRET_KEY",),
+    )
+    rgw_region: str = _later(
+        Group.RGW, "PERSYS_RGW_REGION", parse.text, "default", "Region of new buckets.", by=_RGW
+    )
+    rgw_admin_path: str = _later(
+        Group.RGW, "PERSYS_RGW_ADMIN_PATH", parse.text, "admin", "Path of the admin API.", by=_RGW
+    )
+    rgw_vault_path_prefix: str = _later(
+        Group.RGW,
+        "PERSYS_RGW_VAULT_PATH_PREFIX",
+        parse.text,
+        "secret/data/persys/rgw/buckets",
+        "Where bucket keys are kept in Vault.",
+        by=_RGW,
+    )
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """The values that no text may contain."""
+        return frozenset(
+            value
+            for field, variable in variables().items()
+            if variable.secret and (value := getattr(self, field))
+        )
+
+
+@cache
+def variables() -> Mapping[str, Variable]:
+    """The variables by the name of their field, in the order of the table."""
+    return {field.name: field.metadata[_KEY] for field in attrs.fields(Settings)}

@@ -1,0 +1,196 @@
+"""Tables of workloads, nodes and events.
+
+Decided here: which columns there are, in which order, and which only ``-o wide`` shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from persys_proto.control.v1 import control_pb2 as pb
+from persysctl.output import words
+from persysctl.output.words import NOTHING, clean
+
+__all__ = ["event_row", "events", "nodes", "pairs_table", "plain_table", "status_text", "workloads"]
+
+_STYLES = {
+    "Running": "green",
+    "Ready": "green",
+    "Completed": "green",
+    "Pending": "yellow",
+    "Scheduled": "yellow",
+    "Updating": "yellow",
+    "RetryPending": "yellow",
+    "Deleting": "yellow",
+    "Draining": "yellow",
+    "Failed": "red",
+    "NotReady": "red",
+}
+_EVENT_STYLES = {"EventsLost": "red", "WorkloadFailed": "red", "NodeLost": "red"}
+
+
+def plain_table(*headers: str, rows: Iterable[Sequence[str | Text]]) -> Table:
+    """A table without lines; only the last column may be wrapped."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for header in headers[:-1]:
+        table.add_column(header, no_wrap=True, overflow="ellipsis")
+    table.add_column(headers[-1], overflow="fold")
+    for row in rows:
+        table.add_row(*(_text(cell) for cell in row))
+    return table
+
+
+def pairs_table(pairs: Iterable[tuple[str, str | Text]]) -> Table:
+    """Names and what they stand for, one per line."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in pairs:
+        table.add_row(Text(name), _text(value))
+    return table
+
+
+def _text(cell: str | Text) -> Text:
+    return cell if isinstance(cell, Text) else Text(clean(cell))
+
+
+def status_text(status: str) -> Text:
+    """A status word in its colour."""
+    return Text(clean(status) or NOTHING, style=_STYLES.get(status, ""))
+
+
+# ---------------------------------------------------------------------- workloads
+
+
+def workloads(
+    views: Sequence[pb.WorkloadView], now: datetime, *, wide: bool
+) -> Iterable[RenderableType]:
+    """The table of workloads, or a line that there are none."""
+    if not views:
+        return [Text("no workloads")]
+    headers = ["ID", "TYPE", "STATUS", "DESIRED", "NODE", "AGE"]
+    if wide:
+        headers += ["REQUESTED", "RETRIES", "UPDATED", "REVISION"]
+    rows = [[*_workload_cells(view, now, wide=wide), why(view)] for view in views]
+    return [plain_table(*headers, "REASON", rows=rows)]
+
+
+def _workload_cells(view: pb.WorkloadView, now: datetime, *, wide: bool) -> list[str | Text]:
+    cells: list[str | Text] = [
+        view.workload_id,
+        view.type or NOTHING,
+        status_text(view.status),
+        view.desired_state or NOTHING,
+        view.assigned_node_id or NOTHING,
+        words.age(view, "created_at", now),
+    ]
+    if wide:
+        cells += [
+            words.amounts(view.requested),
+            f"{view.retry_attempts}/{view.retry_max_attempts}",
+            words.age(view, "last_updated", now),
+            words.short_revision(view.revision_id),
+        ]
+    return cells
+
+
+def why(view: pb.WorkloadView) -> str:
+    """Why a workload is not what was wished for; empty where it is."""
+    if view.status in ("Running", "Completed") or view.status == view.desired_state:
+        return ""
+    texts = (view.reason.message, view.explanation.summary, view.failure_reason, view.reason.code)
+    return next((text for text in texts if text), "")
+
+
+# -------------------------------------------------------------------------- nodes
+
+
+def nodes(views: Sequence[pb.NodeView], now: datetime, *, wide: bool) -> Iterable[RenderableType]:
+    """The table of nodes, or a line that there are none."""
+    if not views:
+        return [Text("no nodes")]
+    headers = ["ID", "STATUS", "CPU FREE", "MEMORY FREE", "HEARTBEAT"]
+    if wide:
+        headers += ["ADDRESS", "TYPES", "TAINTS", "LABELS"]
+    rows = [[*_node_cells(view, now, wide=wide), remarks(view)] for view in views]
+    return [plain_table(*headers, "REMARKS", rows=rows)]
+
+
+def _node_cells(view: pb.NodeView, now: datetime, *, wide: bool) -> list[str | Text]:
+    memory = f"{words.amount(view.available_memory_mb, 'MB')} of"
+    cells: list[str | Text] = [
+        view.node_id,
+        status_text(view.status),
+        f"{view.available_cpu_cores:g} of {view.total_cpu_cores:g}",
+        f"{memory} {words.amount(view.total_memory_mb, 'MB')}",
+        words.age(view, "last_heartbeat", now),
+    ]
+    if wide:
+        cells += [
+            view.grpc_endpoint or NOTHING,
+            ", ".join(view.supported_workload_types) or NOTHING,
+            ", ".join(map(taint, view.taints)) or NOTHING,
+            words.pairs(view.labels),
+        ]
+    return cells
+
+
+def taint(each: pb.NodeTaint) -> str:
+    """``key=value:Effect``."""
+    value = f"={each.value}" if each.value else ""
+    return f"{each.key}{value}:{each.effect or 'NoSchedule'}"
+
+
+def remarks(view: pb.NodeView) -> str:
+    """What an operator should know about a node: intent first, then trouble."""
+    intent = [name for name in ("cordoned", "draining") if getattr(view, name)]
+    reason = f" ({view.intent_reason})" if intent and view.intent_reason else ""
+    trouble = ["overcommitted"] if view.overcommitted else []
+    if view.status not in ("Ready", "") and view.status_reason and not intent:
+        trouble.append(view.status_reason)
+    return ", ".join([*([" and ".join(intent) + reason] if intent else []), *trouble])
+
+
+# ------------------------------------------------------------------------- events
+
+
+def events(views: Sequence[pb.SchedulerEventView], now: datetime) -> Iterable[RenderableType]:
+    """The table of events, or a line that there are none."""
+    if not views:
+        return [Text("no events")]
+    rows: list[list[str | Text]] = [
+        [
+            view.id or NOTHING,
+            words.age(view, "timestamp", now),
+            Text(clean(view.type), style=_EVENT_STYLES.get(view.type, "")),
+            view.workload_id or NOTHING,
+            view.node_id or NOTHING,
+            _event_text(view),
+        ]
+        for view in views
+    ]
+    return [plain_table("EVENT", "AGE", "TYPE", "WORKLOAD", "NODE", "REASON", rows=rows)]
+
+
+def event_row(view: pb.SchedulerEventView, now: datetime) -> Text:
+    """One event as a line of a stream that does not end."""
+    when = words.instant(view, "timestamp", now).partition(" ")[0]
+    about = " ".join(clean(part) for part in (view.workload_id, view.node_id) if part)
+    line = Text(f"{when}  ")
+    line.append(f"{clean(view.type):<22}", style=_EVENT_STYLES.get(view.type, "bold"))
+    line.append(f"  {about}  {clean(_event_text(view))}")
+    line.rstrip()
+    return line
+
+
+def _event_text(view: pb.SchedulerEventView) -> str:
+    if view.type == "EventsLost":
+        lost = "events are missing here; read the present state anew"
+        return f"{lost} ({view.reason})" if view.reason else lost
+    details = words.pairs(view.details) if view.details else ""
+    return f"{view.reason} [{details}]" if view.reason and details else view.reason or details

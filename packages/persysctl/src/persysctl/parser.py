@@ -1,0 +1,68 @@
+"""The command line as a whole: which verbs there are, and what the help says.
+
+Decided here: the list of verbs and its order. Each verb's arguments are its own file's.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from persysctl.arguments import CtlParser, Verbs, shared_options
+from persysctl.commands import (
+    apply,
+    delete,
+    describe,
+    events,
+    explain,
+    get,
+    node,
+    retry,
+    start,
+    stop,
+    summary,
+    version,
+)
+from persysctl.commands import (
+    list as list_,
+)
+
+__all__ = ["build_parser"]
+
+_EPILOG = """\
+examples:
+  persysctl apply -f web.yaml --wait        create it and wait until it runs
+  persysctl list workloads --status Pending what waits
+  persysctl explain big                     why it waits, in numbers
+  persysctl events --follow                 what happens, as it happens
+
+exit codes:
+  0  done
+  1  refused, not found, or the workload failed
+  2  not in time, or still pending (with --wait)
+  3  wrong usage, wrong manifest, or no connection
+  130  Ctrl-C
+
+Manifests are described in docs/manifests.md. NO_COLOR turns colours off.
+"""
+_VERBS = (
+    apply, get, list_, describe, explain, events, summary, start, stop, retry, delete, node, version
+)  # fmt: skip
+
+
+def build_parser() -> CtlParser:
+    """The parser of persysctl; a parsed verb has its coroutine under ``run``."""
+    shared = shared_options()
+    parser = CtlParser(
+        prog="persysctl",
+        usage="persysctl VERB … [options]",
+        description="Command line client of the Persys control plane.",
+        epilog=_EPILOG,
+        parents=[shared],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"persysctl {version.own_version()}")
+    verbs = Verbs(parser, shared)
+    for verb in _VERBS:
+        verb.add(verbs)
+    return parser

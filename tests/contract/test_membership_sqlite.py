@@ -1,0 +1,80 @@
+"""Elections whose epochs stand in the embedded store, or on the key-value contract."""
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from persys_adapters.kv.cluster_store import KvClusterStore
+from persys_adapters.kv.dict_kv import DictKv
+from persys_adapters.sqlite.cluster_store import SqliteClusterStore
+from persys_core.memory.elections import ElectionHub
+from persys_core.memory.membership import MemoryMembership
+from persys_core.ports.cluster_store import ClusterStore, Guarantee
+from persys_core.ports.membership import Membership
+from persys_core.testing.manual_clock import ManualClock, settle
+from persys_core.testing.membership import MembershipCluster, MembershipContract
+
+ROUND_TRIPS = 6
+
+
+class SharedStoreCluster(MembershipCluster):
+    """Replicas in one process; time passes only when the store has answered everything."""
+
+    ttl = timedelta(seconds=15)
+
+    def __init__(self, store: ClusterStore) -> None:
+        self.clock = ManualClock()
+        self.hub = ElectionHub()
+        self._store = store
+        self.replicas: list[MemoryMembership] = []
+
+    @property
+    def store(self) -> ClusterStore:
+        return self._store
+
+    async def join(self, instance_id: str) -> Membership:
+        self.replicas.append(
+            MemoryMembership(self.hub, self._store, self.clock, instance_id, self.ttl)
+        )
+        return self.replicas[-1]
+
+    async def stall(self, membership: Membership) -> None:
+        self._own(membership).stall()
+
+    async def resume(self, membership: Membership) -> None:
+        self._own(membership).resume()
+
+    async def advance(self, duration: timedelta) -> None:
+        await self._answered()
+        await self.clock.advance(duration)
+        await self._answered()
+
+    async def close(self) -> None:
+        for replica in self.replicas:
+            replica.close()
+        await self._answered()
+
+    async def _answered(self) -> None:
+        for _ in range(ROUND_TRIPS):
+            await self._store.probe()
+            await settle()
+
+    def _own(self, membership: Membership) -> MemoryMembership:
+        return next(replica for replica in self.replicas if replica is membership)
+
+
+class TestMembershipOnSqlite(MembershipContract):
+    @pytest_asyncio.fixture
+    async def cluster(self, tmp_path: Path) -> AsyncIterator[MembershipCluster]:
+        store = await SqliteClusterStore.open(tmp_path / "store.db")
+        yield SharedStoreCluster(store)
+        await store.aclose()
+
+
+class TestMembershipOnKv(MembershipContract):
+    @pytest.fixture
+    def cluster(self) -> MembershipCluster:
+        return SharedStoreCluster(KvClusterStore(DictKv(), Guarantee.CAS | Guarantee.SHARED))

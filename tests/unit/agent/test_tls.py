@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import grpc
+import pytest
+
+from persys_adapters.agent_grpc import GrpcAgents, plain_opener, tls_opener
+from persys_agent.main import channel_credentials, server_credentials
+from persys_agent.options import TlsFiles
+from persys_agent.simulated import FleetOptions, SimulatedFleet
+from persys_core.model.node import Node
+from persys_core.model.resources import Resources
+from persys_core.ports.agents import Unreachable
+
+OPENSSL = shutil.which("openssl")
+TIMEOUT = timedelta(seconds=5)
+
+pytestmark = pytest.mark.skipif(OPENSSL is None, reason="makes its certificates with openssl")
+
+
+def openssl(folder: Path, *arguments: str) -> None:
+    assert OPENSSL is not None
+    subprocess.run((OPENSSL, *arguments), cwd=folder, check=True, capture_output=True)
+
+
+def issue(folder: Path, name: str) -> TlsFiles:
+    """A new authority and one certificate for 127.0.0.1 under it."""
+    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+    made = folder / name
+    made.mkdir()
+    openssl(made, "req", "-x509", *curve, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca")
+    openssl(made, "req", *curve, "-keyout", "key.pem", "-out", "csr.pem", "-subj", "/CN=agent")
+    (made / "ext").write_text("subjectAltName=IP:127.0.0.1")
+    signing = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "ext")
+    openssl(made, "x509", "-req", "-in", "csr.pem", *signing, "-out", "cert.pem", "-days", "2")
+    return TlsFiles(*(str(made / file) for file in ("ca.pem", "cert.pem", "key.pem")))
+
+
+@pytest.mark.asyncio
+async def test_agents_are_called_over_mutual_tls_only(tmp_path: Path) -> None:
+    """The right certificate is let in; none, and one of another authority, are not."""
+    ours, foreign = issue(tmp_path, "ours"), issue(tmp_path, "foreign")
+    options = FleetOptions(server_credentials=server_credentials(ours))
+    async with SimulatedFleet(options) as fleet:
+        endpoint = fleet.nodes()[0].endpoint
+        node = Node("sim-1", Resources(), endpoint, frozenset(), datetime(2026, 1, 1, tzinfo=UTC))
+        agents = GrpcAgents(plain_opener())
+        assert isinstance(await agents.list(node, TIMEOUT), Unreachable)
+        agents.reopen(tls_opener(_mixed(ours, foreign)))
+        assert isinstance(await agents.list(node, TIMEOUT), Unreachable)
+        agents.reopen(tls_opener(channel_credentials(ours)))
+        assert await agents.list(node, TIMEOUT) == ()
+        await agents.aclose()
+
+
+def _mixed(trusted: TlsFiles, shown: TlsFiles) -> grpc.ChannelCredentials:
+    return channel_credentials(TlsFiles(trusted.ca, shown.cert, shown.key))

@@ -1,0 +1,1 @@
+"""The command line client, against a scheduler of a few lines in the same process."""

@@ -1,0 +1,234 @@
+"""A fake scheduler on a real port, and one call of persysctl with its streams caught."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import grpc
+import grpc.aio
+from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from persys_proto.control.v1 import control_pb2 as pb
+from persys_proto.control.v1 import control_pb2_grpc
+from persysctl.session import Surroundings, run
+
+if TYPE_CHECKING:
+    from persys_proto.control.v1.control_pb2_grpc import _ServicerContext as Context
+
+NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+
+Metadata = Sequence[tuple[str, str | bytes]]
+
+
+def at(seconds: int) -> Timestamp:
+    """The instant so many seconds after NOW."""
+    return Timestamp(seconds=int(NOW.timestamp()) + seconds)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """How a call ends instead of being answered."""
+
+    code: grpc.StatusCode
+    text: str = ""
+    metadata: Metadata = ()
+
+
+@dataclass
+class FakeScheduler(control_pb2_grpc.AgentControlServicer):
+    """Answers from dictionaries; a test fills and changes them, and reads what was asked."""
+
+    workloads: dict[str, pb.WorkloadView] = field(default_factory=dict)
+    nodes: dict[str, pb.NodeView] = field(default_factory=dict)
+    events: list[pb.SchedulerEventView] = field(default_factory=list)
+    explanations: dict[str, pb.Explanation] = field(default_factory=dict)
+    apply_answers: dict[str, pb.ApplyWorkloadResponse] = field(default_factory=dict)
+    summary: pb.GetClusterSummaryResponse = field(default_factory=pb.GetClusterSummaryResponse)
+    refusals: dict[str, Refusal] = field(default_factory=dict)
+    asked: list[Message] = field(default_factory=list)
+    request_ids: list[str] = field(default_factory=list)
+    stale: bool = False
+    on_get: Callable[[str], None] = lambda _: None
+    on_watch: Callable[[pb.WatchEventsRequest], None] = lambda _: None
+    live: asyncio.Queue[pb.SchedulerEventView | Refusal] = field(default_factory=asyncio.Queue)
+
+    async def _enter(self, request: Message, context: Context) -> None:
+        self.asked.append(request)
+        metadata = dict(context.invocation_metadata() or ())
+        self.request_ids.append(str(metadata.get("x-request-id", "")))
+        refusal = self.refusals.get(type(request).__name__.removesuffix("Request"))
+        if refusal is not None:
+            await _abort(context, refusal)
+
+    async def ApplyWorkload(
+        self, request: pb.ApplyWorkloadRequest, context: Context
+    ) -> pb.ApplyWorkloadResponse:
+        await self._enter(request, context)
+        answer = pb.ApplyWorkloadResponse(success=True, outcome="Created", revision_id="r1")
+        return self.apply_answers.get(request.workload_id, answer)
+
+    async def DeleteWorkload(
+        self, request: pb.DeleteWorkloadRequest, context: Context
+    ) -> pb.DeleteWorkloadResponse:
+        await self._enter(request, context)
+        if request.workload_id not in self.workloads:
+            await _abort(context, _not_found("workload", request.workload_id))
+        del self.workloads[request.workload_id]
+        return pb.DeleteWorkloadResponse(success=True, outcome="Deleting")
+
+    async def RetryWorkload(
+        self, request: pb.RetryWorkloadRequest, context: Context
+    ) -> pb.RetryWorkloadResponse:
+        await self._enter(request, context)
+        return pb.RetryWorkloadResponse(accepted=request.workload_id in self.workloads)
+
+    async def GetWorkload(
+        self, request: pb.GetWorkloadRequest, context: Context
+    ) -> pb.GetWorkloadResponse:
+        self.on_get(request.workload_id)
+        await self._enter(request, context)
+        if request.workload_id not in self.workloads:
+            await _abort(context, _not_found("workload", request.workload_id))
+        view = self.workloads[request.workload_id]
+        return pb.GetWorkloadResponse(workload=view, stale=self.stale)
+
+    async def ListWorkloads(
+        self, request: pb.ListWorkloadsRequest, context: Context
+    ) -> pb.ListWorkloadsResponse:
+        await self._enter(request, context)
+        found = [
+            view
+            for view in self.workloads.values()
+            if request.status in ("", view.status)
+            and request.node_id in ("", view.assigned_node_id)
+        ]
+        return pb.ListWorkloadsResponse(
+            workloads=found, store_revision=7, stale=self.stale, age_seconds=12 * self.stale
+        )
+
+    async def GetNode(self, request: pb.GetNodeRequest, context: Context) -> pb.GetNodeResponse:
+        await self._enter(request, context)
+        if request.node_id not in self.nodes:
+            await _abort(context, _not_found("node", request.node_id))
+        return pb.GetNodeResponse(node=self.nodes[request.node_id])
+
+    async def ListNodes(
+        self, request: pb.ListNodesRequest, context: Context
+    ) -> pb.ListNodesResponse:
+        await self._enter(request, context)
+        found = [view for view in self.nodes.values() if request.status in ("", view.status)]
+        return pb.ListNodesResponse(nodes=found, store_revision=7)
+
+    async def CordonNode(
+        self, request: pb.CordonNodeRequest, context: Context
+    ) -> pb.CordonNodeResponse:
+        await self._enter(request, context)
+        return pb.CordonNodeResponse(accepted=True, node=pb.NodeView(node_id=request.node_id))
+
+    async def UncordonNode(
+        self, request: pb.UncordonNodeRequest, context: Context
+    ) -> pb.UncordonNodeResponse:
+        await self._enter(request, context)
+        return pb.UncordonNodeResponse(accepted=False, message="the node is draining")
+
+    async def ExplainWorkload(
+        self, request: pb.ExplainWorkloadRequest, context: Context
+    ) -> pb.ExplainWorkloadResponse:
+        await self._enter(request, context)
+        if request.workload_id not in self.explanations:
+            await _abort(context, _not_found("workload", request.workload_id))
+        return pb.ExplainWorkloadResponse(explanation=self.explanations[request.workload_id])
+
+    async def GetClusterSummary(
+        self, request: pb.GetClusterSummaryRequest, context: Context
+    ) -> pb.GetClusterSummaryResponse:
+        await self._enter(request, context)
+        return self.summary
+
+    async def ListEvents(
+        self, request: pb.ListEventsRequest, context: Context
+    ) -> pb.ListEventsResponse:
+        await self._enter(request, context)
+        return pb.ListEventsResponse(events=self.events)
+
+    async def WatchEvents(
+        self, request: pb.WatchEventsRequest, context: Context
+    ) -> AsyncIterator[pb.SchedulerEventView]:
+        await self._enter(request, context)
+        self.on_watch(request)
+        ids = [event.id for event in self.events]
+        start = ids.index(request.after_id) + 1 if request.after_id in ids else 0
+        for event in self.events[start:]:
+            yield event
+        while True:
+            item = await self.live.get()
+            if isinstance(item, Refusal):
+                await _abort(context, item)
+            yield item
+
+
+def _not_found(kind: str, name: str) -> Refusal:
+    return Refusal(grpc.StatusCode.NOT_FOUND, f"{kind} {name!r} not found")
+
+
+async def _abort(context: grpc.aio.ServicerContext[Message, Message], refusal: Refusal) -> NoReturn:
+    await context.abort(refusal.code, refusal.text, tuple(refusal.metadata))
+
+
+@asynccontextmanager
+async def served(scheduler: FakeScheduler) -> AsyncIterator[str]:
+    """The fake on a free port of this machine; the address comes out."""
+    server = grpc.aio.server()
+    control_pb2_grpc.add_AgentControlServicer_to_server(scheduler, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(None)
+
+
+class FakeTerminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        """Yes."""
+        return True
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one call left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+async def call(
+    *argv: str,
+    environ: Mapping[str, str] | None = None,
+    stdin: str = "",
+    terminal: bool = False,
+    home: Path = Path("/nonexistent"),
+) -> Result:
+    """One call of persysctl at NOW."""
+    stream = FakeTerminal if terminal else io.StringIO
+    out, err = stream(), stream()
+    here = Surroundings(io.StringIO(stdin), out, err, environ or {}, home, lambda: NOW)
+    code = await run(argv, here)
+    return Result(int(code), out.getvalue(), err.getvalue())
+
+
+async def ask(scheduler: FakeScheduler, *argv: str, stdin: str = "") -> Result:
+    """One call of persysctl that reaches ``scheduler``."""
+    async with served(scheduler) as address:
+        return await call(*argv, environ={"PERSYS_SERVER": address}, stdin=stdin)

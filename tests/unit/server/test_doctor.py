@@ -1,0 +1,124 @@
+"""The doctor: what it looks at, what it says, and that it changes nothing."""
+
+from __future__ import annotations
+
+import io
+import os
+import socket
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from persys_adapters.sqlite.lock import FileLock
+from persys_server.doctor.checks import Finding, Verdict, examine
+from persys_server.doctor.report import exit_code, print_report
+
+
+@pytest.fixture
+def free() -> dict[str, str]:
+    """Two ports that nobody has, on the loopback."""
+    found = []
+    for _ in range(2):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            found.append(str(probe.getsockname()[1]))
+    return {"PERSYS_GRPC_ADDR": "127.0.0.1", "GRPC_PORT": found[0], "METRICS_PORT": found[1]}
+
+
+@pytest.fixture
+def healthy(free: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    """An environment that nothing is wrong with."""
+    return free | {"PERSYS_STORE": "sqlite:state.db", "PERSYS_DATA_DIR": str(tmp_path)}
+
+
+def by_verdict(environment: dict[str, str], verdict: Verdict) -> list[Finding]:
+    return [finding for finding in examine(environment) if finding.verdict is verdict]
+
+
+def failures(environment: dict[str, str]) -> list[Finding]:
+    return by_verdict(environment, Verdict.FAIL)
+
+
+def test_a_healthy_environment_has_no_complaints(healthy: dict[str, str], tmp_path: Path) -> None:
+    """Everything is ok, the exit code is 0, and nothing was created."""
+    findings = examine(healthy)
+    assert {finding.verdict for finding in findings} == {Verdict.OK}
+    assert exit_code(findings) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wrong_settings_are_all_told() -> None:
+    """Each wrong variable is a line of its own, with what to do."""
+    found = failures({"GRPC_PORT": "x", "LOG_LEVEL": "loud"})
+    assert [finding.found.split(":")[0] for finding in found] == ["GRPC_PORT", "LOG_LEVEL"]
+    assert all(finding.advice for finding in found)
+
+
+def test_a_misspelt_variable_is_told_with_the_right_one(healthy: dict[str, str]) -> None:
+    """SCHEDULER_ names that nobody reads are warned of; the exit code stays 0."""
+    odd = {"SCHEDULER_RECONCILE_INTERVALL": "5s", "PERSYS_TLS_ENABLED": "true", "REDIS_ADDR": "r:1"}
+    found = by_verdict(healthy | odd, Verdict.WARN)
+    assert len(found) == 3
+    assert "SCHEDULER_RECONCILE_INTERVAL?" in " ".join(finding.advice for finding in found)
+    assert exit_code(found) == 0
+
+
+def test_a_taken_port_is_told(healthy: dict[str, str]) -> None:
+    """The variable that moves it is named."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", int(healthy["GRPC_PORT"])))
+        holder.listen()
+        (found,) = failures(healthy)
+    assert (found.check, "GRPC_PORT" in found.advice) == ("GRPC_PORT", True)
+
+
+def test_a_held_database_is_told(healthy: dict[str, str], tmp_path: Path) -> None:
+    """Another server runs on it: its process is named."""
+    (tmp_path / "state.db").write_bytes(b"")
+    lock = FileLock(tmp_path / "state.db")
+    (found,) = failures(healthy)
+    lock.release()
+    assert f"in use by process {os.getpid()}" in found.found
+    assert failures(healthy) == []
+
+
+def test_a_free_database_is_ok(healthy: dict[str, str], tmp_path: Path) -> None:
+    """Looking at it neither locks nor changes it."""
+    with closing(sqlite3.connect(tmp_path / "state.db")) as database:
+        database.execute("CREATE TABLE t (x)")
+    before = (tmp_path / "state.db").read_bytes()
+    assert failures(healthy) == []
+    assert (tmp_path / "state.db").read_bytes() == before
+
+
+def test_a_file_that_is_no_database_is_told(healthy: dict[str, str], tmp_path: Path) -> None:
+    """Before the server would refuse it."""
+    (tmp_path / "state.db").write_bytes(b"this is not a database at all" * 100)
+    (found,) = failures(healthy)
+    assert "no SQLite database" in found.found
+
+
+def test_a_data_dir_that_is_a_file_is_told(healthy: dict[str, str], tmp_path: Path) -> None:
+    """A folder that cannot be made is found before the start."""
+    (tmp_path / "file").write_text("")
+    found = failures(healthy | {"PERSYS_DATA_DIR": str(tmp_path / "file" / "deeper")})
+    assert "data dir" in {finding.check for finding in found}
+
+
+@pytest.mark.parametrize(("store", "verdict"), [("etcd", Verdict.FAIL), ("memory", Verdict.WARN)])
+def test_stores_without_a_future_are_told(
+    healthy: dict[str, str], store: str, verdict: Verdict
+) -> None:
+    """etcd cannot be run yet, memory forgets; both say what to set."""
+    (found,) = by_verdict(healthy | {"PERSYS_STORE": store}, verdict)
+    assert "sqlite:" in found.advice
+
+
+def test_the_table_is_plain_off_a_terminal() -> None:
+    """Every cell is there, brackets included, without colours."""
+    stream = io.StringIO()
+    print_report([Finding("store", Verdict.FAIL, "[x] found", "do [this]")], stream)
+    assert all(word in stream.getvalue() for word in ("fail", "store", "[x] found", "do [this]"))
+    assert "\x1b" not in stream.getvalue()

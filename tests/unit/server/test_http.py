@@ -1,0 +1,105 @@
+"""The three pages over HTTP."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from persys_core.model.states import OperatingMode
+from persys_server.http.app import http_app
+from persys_server.http.server import HttpServer
+from persys_server.phase import Phase, PhaseSwitch
+from persys_server.replica import ReplicaState
+
+SINCE = datetime(2026, 3, 4, 7, 6, 7, 999, tzinfo=timezone(timedelta(hours=2)))
+
+
+def state(**changes: object) -> ReplicaState:
+    values: dict[str, object] = {
+        "instance_id": "replica-1", "phase": Phase.SERVING, "mode": OperatingMode.NORMAL,
+        "mode_reason": "startup", "mode_changed_at": SINCE, "leader_id": "replica-2",
+        "loop_ages": {"reconcile": 1.23456},
+    }  # fmt: skip
+    return ReplicaState(**(values | changes))  # type: ignore[arg-type]
+
+
+async def page() -> bytes:
+    return b"some_metric 1\n"
+
+
+def client(**changes: object) -> TestClient:  # type: ignore[type-arg]
+    return TestClient(TestServer(http_app(lambda: state(**changes), page)))
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("mode", list(OperatingMode))
+@pytest.mark.parametrize("phase", list(Phase))
+async def test_health_is_always_200(mode: OperatingMode, phase: Phase) -> None:
+    """The seed: status, mode, reason and modeChangedAt, whatever the mode is."""
+    async with client(mode=mode, phase=phase) as http:
+        answer = await http.get("/health")
+        assert answer.status == 200
+        assert answer.content_type == "application/json"
+        assert await answer.json() == {
+            "status": "ok", "mode": str(mode), "reason": "startup",
+            "modeChangedAt": "2026-03-04T05:06:07Z", "instance": "replica-1", "role": "standby",
+            "leader": "replica-2",
+        }  # fmt: skip
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("changes", "status", "reason"),
+    [
+        ({}, 200, ""),
+        ({"mode": OperatingMode.DEGRADED}, 200, ""),
+        ({"mode": OperatingMode.RECOVERY, "is_leader": True}, 200, ""),
+        ({"phase": Phase.STARTING}, 503, "starting"),
+        ({"phase": Phase.STOPPING}, 503, "stopping"),
+        ({"has_snapshot": False}, 503, "no snapshot of the state store yet"),
+    ],
+)
+async def test_readiness_is_about_serving_only(
+    changes: dict[str, object], status: int, reason: str
+) -> None:
+    """503 only where this replica cannot serve; mode, leader and loops stand in the body."""
+    async with client(**changes) as http:
+        answer = await http.get("/readyz")
+        body = await answer.json()
+        assert answer.status == status
+        assert (body["ready"], body["notReadyReason"]) == (status == 200, reason)
+        assert body["loopAgeSeconds"] == {"reconcile": 1.235}
+        assert {"mode", "leader", "role", "phase"} <= set(body)
+
+
+@pytest.mark.asyncio
+async def test_metrics_are_text() -> None:
+    """Prometheus finds its own content type."""
+    async with client() as http:
+        answer = await http.get("/metrics")
+        assert await answer.text() == "some_metric 1\n"
+        assert answer.headers["Content-Type"].startswith("text/plain; version=")
+
+
+@pytest.mark.asyncio
+async def test_a_taken_port_is_an_error_that_says_so() -> None:
+    """The second server says where, and what to set."""
+    first, second = (HttpServer(http_app(state, page)) for _ in range(2))
+    await first.start("127.0.0.1", 0)
+    with pytest.raises(Exception, match=f"{first.port}.*--metrics-port"):
+        await second.start("127.0.0.1", first.port)
+    await first.stop()
+
+
+@pytest.mark.asyncio
+async def test_the_phase_moves_one_way() -> None:
+    """After a stop nothing serves again."""
+    switch = PhaseSwitch()
+    seen = [switch.phase]
+    for move in (switch.serve, switch.stop, switch.serve):
+        move()
+        seen.append(switch.phase)
+    assert seen == [Phase.STARTING, Phase.SERVING, Phase.STOPPING, Phase.STOPPING]
+    await switch.stopping()

@@ -1,0 +1,87 @@
+"""The command line: what it refuses to start, and how it says so."""
+
+from __future__ import annotations
+
+import pytest
+
+from persys_server.main import main
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No variable of the machine that runs the tests counts."""
+    for name in ("PERSYS_STORE", "GRPC_PORT", "METRICS_PORT", "LOG_LEVEL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_run_without_insecure_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """There is no TLS yet, and nobody gets a server without it by accident."""
+    assert main(["run"]) == 2
+    assert "--insecure" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ["--insecure", "-insecure"])
+def test_run_with_etcd_is_refused(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both spellings of the flag are read; the error says which stores there are."""
+    assert main(["run", flag]) == 2
+    error = capsys.readouterr().err
+    assert "PERSYS_STORE=sqlite:" in error
+    assert "PERSYS_STORE=memory" in error
+
+
+def test_wrong_settings_are_told_one_per_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All of them, before anything is opened."""
+    monkeypatch.setenv("GRPC_PORT", "x")
+    monkeypatch.setenv("LOG_LEVEL", "loud")
+    assert main(["run", "--insecure"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[0].strip() for line in lines[1:]] == ["GRPC_PORT", "LOG_LEVEL"]
+
+
+def test_ports_of_the_command_line_must_differ(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An override cannot bring about what the settings forbid."""
+    monkeypatch.setenv("PERSYS_STORE", "memory")
+    assert main(["run", "--insecure", "--metrics-port", "8085"]) == 2
+    assert "8085" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "x", "-1"])
+def test_impossible_ports_are_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The usual exit code of a wrong command line."""
+    with pytest.raises(SystemExit) as ended:
+        main(["run", f"--grpc-port={port}"])
+    assert ended.value.code == 2
+    assert "1 to 65535" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ([], ["run", "dev", "doctor"]),
+        (["run"], ["--insecure", "--grpc-port", "--metrics-port", "PERSYS_STORE=sqlite:"]),
+        (["dev"], ["--nodes", "--examples", "--exit", "--no-live"]),
+        (["doctor"], ["exit code is 1"]),
+    ],
+)
+def test_help_says_what_there_is(
+    command: list[str], words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each command explains itself."""
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--help"])
+    assert ended.value.code == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert all(word in text for word in words)
+
+
+def test_the_doctor_answers_with_its_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """1 where something fails."""
+    monkeypatch.setenv("GRPC_PORT", "x")
+    assert main(["doctor"]) == 1
+    assert "GRPC_PORT" in capsys.readouterr().out

@@ -1,0 +1,336 @@
+"""Every RPC through a real server on the loopback: what reaches the core, and what comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import grpc
+import pytest
+from attrs import evolve
+from grpc_health.v1 import health_pb2
+
+from persys_adapters.system_clock import SystemClock
+from persys_core.model.errors import FrozenError, NotFoundError, RefusedError
+from persys_core.model.event import Event, EventType
+from persys_core.model.node import OperatorIntent, Taint
+from persys_core.model.resources import Resources
+from persys_core.model.spec import ContainerSpec, WorkloadSpec
+from persys_core.model.states import DesiredState, WorkloadType
+from persys_core.model.usage import WorkloadUsage
+from persys_core.model.workload import Assignment, Failure, FailureKind, Reason
+from persys_proto.control.v1 import control_pb2 as pb
+from persys_server.grpc.interceptors import RequestBoundary
+from persys_server.grpc.server import SERVICE_NAME, GrpcServer, PortTakenError
+from persys_server.grpc.service.later import LATER
+from persys_server.grpc.servicer import ControlServicer
+from tests.unit.server.fakes import (
+    NOW,
+    FakeScheduler,
+    Loopback,
+    loopback,
+    node_view,
+    workload_view,
+)
+from tests.unit.server.messages import apply, container, register
+
+pytestmark = pytest.mark.asyncio
+
+
+async def refused(call: Awaitable[object]) -> grpc.aio.AioRpcError:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return caught.value
+
+
+async def test_register_node() -> None:
+    """The normalised request goes in; interval and lease come back."""
+    async with loopback() as at:
+        answer = await at.stub.RegisterNode(register())
+        assert answer.accepted
+        assert answer.heartbeat_interval_seconds == 10
+        assert answer.lease_expires_at.ToSeconds() == int(NOW.timestamp()) + 30
+        assert at.scheduler.asked[0].endpoint == "10.0.0.1:50051"
+
+
+async def test_a_frozen_cluster_answers_registration_with_a_reason() -> None:
+    """Frozen: OK with accepted=false, not an error (decisions, answers)."""
+    async with loopback(FakeScheduler(accepted=False)) as at:
+        answer = await at.stub.RegisterNode(register())
+        assert not answer.accepted
+        assert answer.reason.startswith("scheduler degraded/recovery mode")
+
+
+async def test_heartbeat() -> None:
+    """The beat goes in; acknowledgement and lease come back."""
+    async with loopback() as at:
+        answer = await at.stub.Heartbeat(pb.HeartbeatRequest(node_id="n1"))
+        assert answer.acknowledged
+        assert not answer.drain_node
+        assert answer.lease_expires_at.seconds
+
+
+async def test_a_heartbeat_of_an_unknown_node_is_not_found() -> None:
+    """Agents register again on exactly this answer."""
+    async with loopback(FakeScheduler(known_node=False)) as at:
+        error = await refused(at.stub.Heartbeat(pb.HeartbeatRequest(node_id="n9")))
+        assert error.code() is grpc.StatusCode.NOT_FOUND
+        assert error.details() == 'node "n9" not registered'
+
+
+async def test_apply_workload() -> None:
+    """Stored but not placeable is success, with the reason in the explanation."""
+    async with loopback() as at:
+        answer = await at.stub.ApplyWorkload(apply(container(), desired_state="stop"))
+        assert answer.success
+        assert (answer.outcome, answer.revision_id) == ("Created", "rev")
+        assert answer.explanation.verdict == "unschedulable"
+        assert at.scheduler.asked[0].desired_state is DesiredState.STOPPED
+
+
+async def test_delete_and_retry() -> None:
+    """Id and force go in; the outcome comes back."""
+    async with loopback() as at:
+        answer = await at.stub.DeleteWorkload(
+            pb.DeleteWorkloadRequest(workload_id="w/1", force=True)
+        )
+        assert (answer.success, answer.outcome) == (True, "Deleting")
+        assert (await at.stub.RetryWorkload(pb.RetryWorkloadRequest(workload_id="w1"))).accepted
+        assert at.scheduler.asked == [("w/1", True), "w1"]
+
+
+async def test_explain_workload() -> None:
+    """The number of examples is the caller's wish."""
+    async with loopback() as at:
+        request = pb.ExplainWorkloadRequest(workload_id="w1", max_examples=7)
+        answer = await at.stub.ExplainWorkload(request)
+        assert answer.explanation.summary == "on n1"
+        assert answer.stale
+        assert at.scheduler.asked[-1] == ("w1", 7)
+
+
+async def test_node_views() -> None:
+    """Free is allocatable less the ledger; intent, taints and freshness are shown beside it."""
+    intent = OperatorIntent(cordoned=True, reason="disk", taints=(Taint("k", "v"),))
+    async with loopback(FakeScheduler(nodes_shown=[node_view(intent=intent)])) as at:
+        answer = await at.stub.ListNodes(pb.ListNodesRequest(status="ready", min_revision=3))
+        (node,) = answer.nodes
+        assert (answer.store_revision, answer.stale, answer.age_seconds) == (42, True, 3.0)
+        assert (node.total_cpu_cores, node.available_cpu_cores) == (8.0, 6.0)
+        assert (node.total_memory_mb, node.available_memory_mb) == (16384, 16384)
+        assert (node.cordoned, node.intent_reason, node.status) == (True, "disk", "Ready")
+        assert (node.taints[0].key, node.taints[0].effect) == ("k", "NoSchedule")
+        assert [(a.name, a.amount, a.unit) for a in node.reserved] == [("cpu", 1000, "millicores")]
+        assert at.scheduler.asked == [("ready", 3)]
+        one = await at.stub.GetNode(pb.GetNodeRequest(node_id="n1"))
+        assert one.node == node
+
+
+async def test_an_overcommitted_node_shows_no_negative_room() -> None:
+    """The words say overcommitted; free room ends at zero."""
+    view = node_view(allocated=Resources.of(cpu_millicores=9000), overcommitted=True)
+    async with loopback(FakeScheduler(nodes_shown=[view])) as at:
+        node = (await at.stub.GetNode(pb.GetNodeRequest(node_id="n1"))).node
+        assert (node.available_cpu_cores, node.overcommitted) == (0.0, True)
+
+
+async def test_workload_views_hide_secrets() -> None:
+    """A04: an error text that echoes a secret of the spec is shown without it."""
+    body = ContainerSpec("nginx", env={"TOKEN": "s3cr3t-XYZ", "URL": "redis://u:pw@h"})
+    spec = WorkloadSpec(WorkloadType.CONTAINER, Resources.of(memory_mb=64), body)
+    text = "login with s3cr3t-XYZ at redis://u:pw@h failed"
+    plain = workload_view(spec=spec)
+    status = evolve(
+        plain.status,
+        failure=Failure("agent", text, FailureKind.WORKLOAD, NOW),
+        reason=Reason("retry", "got s3cr3t-XYZ", NOW, NOW),
+    )
+    view = evolve(
+        plain,
+        status=status,
+        assignment=Assignment("w1", "u1", "n7", Resources(), "", NOW),
+        usage=WorkloadUsage("w1", "n7", "container", 1.5, 2, 3, 4, 5, 6, NOW, "docker.stats"),
+    )
+    async with loopback(FakeScheduler(workloads_shown=[view])) as at:
+        answer = await at.stub.GetWorkload(pb.GetWorkloadRequest(workload_id="w1"))
+        shown = answer.workload
+        assert "s3cr3t" not in str(answer)
+        assert "pw@" not in str(answer)
+        assert shown.failure_reason == "login with *** at redis://***@h failed"
+        assert (shown.reason.code, shown.reason.next_retry_at.seconds > 0) == ("retry", True)
+        assert (shown.assigned_node_id, shown.usage.cpu_percent) == ("n7", 1.5)
+        assert (shown.status, shown.type, shown.retry_max_attempts) == ("Pending", "container", 5)
+        assert shown.requested[0].name == "memory"
+        listed = await at.stub.ListWorkloads(
+            pb.ListWorkloadsRequest(node_id="n7", status="PENDING")
+        )
+        assert listed.workloads[0] == shown
+        assert at.scheduler.asked[-1] == ("n7", "PENDING", 0)
+
+
+async def test_cluster_summary() -> None:
+    """Each workload counts once by status; what is on its way counts as pending (defect E10)."""
+    async with loopback() as at:
+        answer = await at.stub.GetClusterSummary(pb.GetClusterSummaryRequest())
+        assert (answer.total_nodes, answer.ready_nodes, answer.not_ready_nodes) == (2, 1, 1)
+        assert (answer.total_workloads, answer.running_workloads) == (3, 1)
+        assert (answer.pending_workloads, answer.deleted_workloads) == (1, 1)
+        assert dict(answer.workloads_by_status) == {"Running": 1, "RetryPending": 1, "Deleting": 1}
+        assert (answer.mode, answer.role, answer.leader_id) == ("normal", "leader", "replica-1")
+
+
+async def test_cordon_and_uncordon() -> None:
+    """The operator's words go in; the node as it is then comes back."""
+    async with loopback() as at:
+        request = pb.CordonNodeRequest(node_id="n1", reason="disk")
+        answer = await at.stub.CordonNode(request)
+        assert (answer.accepted, answer.node.cordoned) == (True, True)
+        assert at.scheduler.asked[0].reason == "disk"
+        back = await at.stub.UncordonNode(pb.UncordonNodeRequest(node_id="n1"))
+        assert not back.node.cordoned
+
+
+async def test_events_are_listed_oldest_first() -> None:
+    """Filters and limit are the caller's; details are masked by name."""
+    async with loopback() as at:
+        for number in range(4):
+            at.events.append(
+                Event(EventType.NODE_LOST, NOW, node_id=f"n{number}", details={"token": "x"})
+            )
+        request = pb.ListEventsRequest(limit=2, type="nodelost")
+        events = (await at.stub.ListEvents(request)).events
+        assert [event.node_id for event in events] == ["n2", "n3"]
+        assert events[0].details["token"] == "***"
+        none = await at.stub.ListEvents(pb.ListEventsRequest(workload_id="w1", min_revision=7))
+        assert not none.events
+        assert none.store_revision == 42
+        assert at.scheduler.asked == [7]
+
+
+async def test_events_are_watched_live_until_the_replica_stops() -> None:
+    """History, then live; at a stop the stream ends at once with UNAVAILABLE and how to go on."""
+    async with loopback() as at:
+        at.events.append(Event(EventType.NODE_JOINED, NOW, node_id="n1"))
+        stream = at.stub.WatchEvents(pb.WatchEventsRequest())
+        received = aiter(stream)
+        assert (await anext(received)).node_id == "n1"
+        at.events.append(Event(EventType.NODE_LOST, NOW, node_id="n2"))
+        assert (await anext(received)).node_id == "n2"
+        at.phase.stop()
+        error = await refused(anext(received))
+        assert error.code() is grpc.StatusCode.UNAVAILABLE
+        assert "after_id" in str(error.details())
+
+
+async def test_a_watcher_that_goes_away_leaves_nothing_behind() -> None:
+    """Cancelling the stream ends its tail, and is counted as Canceled."""
+    async with loopback() as at:
+        at.events.append(Event(EventType.NODE_JOINED, NOW, node_id="n1"))
+        stream = at.stub.WatchEvents(pb.WatchEventsRequest(type="NodeJoined"))
+        await anext(aiter(stream))
+        stream.cancel()
+        await asyncio.wait_for(at.metrics.counted.wait(), 5)
+        assert at.served() == {("WatchEvents", "Canceled"): 1}
+
+
+REFUSALS: list[tuple[str, Callable[[Loopback], Awaitable[object]], str]] = [
+    ("register", lambda at: at.stub.RegisterNode(register(node_id="")), "node_id"),
+    ("heartbeat", lambda at: at.stub.Heartbeat(pb.HeartbeatRequest()), "node_id"),
+    ("apply", lambda at: at.stub.ApplyWorkload(apply(container(image=""))), "spec.container.image"),
+    ("delete", lambda at: at.stub.DeleteWorkload(pb.DeleteWorkloadRequest()), "workload_id"),
+    ("retry", lambda at: at.stub.RetryWorkload(pb.RetryWorkloadRequest()), "workload_id"),
+    ("get node", lambda at: at.stub.GetNode(pb.GetNodeRequest()), "node_id"),
+    ("get", lambda at: at.stub.GetWorkload(pb.GetWorkloadRequest()), "workload_id"),
+    ("nodes", lambda at: at.stub.ListNodes(pb.ListNodesRequest(status="Up")), "status"),
+    ("nodes rev", lambda at: at.stub.ListNodes(pb.ListNodesRequest(min_revision=-1)),
+     "min_revision"),
+    ("list", lambda at: at.stub.ListWorkloads(pb.ListWorkloadsRequest(status="Up")), "status"),
+    ("summary", lambda at: at.stub.GetClusterSummary(
+        pb.GetClusterSummaryRequest(min_revision=-1)), "min_revision"),
+    ("events", lambda at: at.stub.ListEvents(pb.ListEventsRequest(limit=-1)), "limit"),
+    ("event type", lambda at: at.stub.ListEvents(pb.ListEventsRequest(type="Nope")), "type"),
+    ("explain", lambda at: at.stub.ExplainWorkload(
+        pb.ExplainWorkloadRequest(workload_id="w", max_examples=-1)), "max_examples"),
+    ("cordon", lambda at: at.stub.CordonNode(pb.CordonNodeRequest()), "node_id"),
+    ("uncordon", lambda at: at.stub.UncordonNode(pb.UncordonNodeRequest()), "node_id"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "field"), [(c, f) for _, c, f in REFUSALS],
+                         ids=[name for name, _, _ in REFUSALS])  # fmt: skip
+async def test_bad_input_never_reaches_the_core(
+    call: Callable[[Loopback], Awaitable[object]], field: str
+) -> None:
+    """A01, R4: INVALID_ARGUMENT names the field; nothing is asked of the core."""
+    async with loopback() as at:
+        error = await refused(call(at))
+        assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert field in str(error.details())
+        assert at.scheduler.asked == []
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "text"),
+    [
+        (FrozenError("store away"), grpc.StatusCode.UNAVAILABLE,
+         "scheduler degraded/recovery mode: store away"),
+        (NotFoundError("workload", "w1"), grpc.StatusCode.NOT_FOUND, 'workload "w1" not found'),
+        (RefusedError("it is being deleted"), grpc.StatusCode.FAILED_PRECONDITION,
+         "it is being deleted"),
+    ],
+)  # fmt: skip
+async def test_mutations_are_refused_with_the_right_code(
+    raised: Exception, code: grpc.StatusCode, text: str
+) -> None:
+    """Frozen, unknown and not permitted are three answers, for every mutation."""
+    async with loopback(FakeScheduler(error=raised)) as at:
+        for call in (
+            at.stub.ApplyWorkload(apply(container())),
+            at.stub.DeleteWorkload(pb.DeleteWorkloadRequest(workload_id="w1")),
+            at.stub.RetryWorkload(pb.RetryWorkloadRequest(workload_id="w1")),
+            at.stub.CordonNode(pb.CordonNodeRequest(node_id="n1")),
+        ):
+            error = await refused(call)
+            assert (error.code(), error.details()) == (code, text)
+
+
+async def test_every_rpc_of_the_contract_is_served_or_refused_with_a_way_out() -> None:
+    """UNIMPLEMENTED says what the RPC will do and what to use instead; none is forgotten."""
+    names = {method.name for method in pb.DESCRIPTOR.services_by_name["AgentControl"].methods}
+    own = {name for kind in ControlServicer.__mro__[1:6] for name in vars(kind) if name in names}
+    assert own | set(LATER) == names
+    assert not own & set(LATER)
+    async with loopback() as at:
+        error = await refused(at.stub.DrainNode(pb.DrainNodeRequest(node_id="n1")))
+        assert error.code() is grpc.StatusCode.UNIMPLEMENTED
+        assert "CordonNode" in str(error.details())
+        stream = at.stub.ControlStream(iter([pb.ControlMessage()]))
+        error = await refused(anext(aiter(stream)))
+        assert error.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_health_follows_the_phase() -> None:
+    """The server and the service say NOT_SERVING until told otherwise."""
+    async with loopback() as at:
+        check = at.channel.unary_unary(
+            "/grpc.health.v1.Health/Check",
+            request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+            response_deserializer=health_pb2.HealthCheckResponse.FromString,
+        )
+        for serving in (False, True, False):
+            await at.server.set_serving(serving)
+            for name in ("", SERVICE_NAME):
+                answer = await check(health_pb2.HealthCheckRequest(service=name))
+                assert (answer.status == health_pb2.HealthCheckResponse.SERVING) is serving
+
+
+async def test_a_taken_port_is_an_error_that_says_so() -> None:
+    """No silent sharing of a port with another server."""
+    async with loopback() as at:
+        servicer = ControlServicer(
+            admission=at.scheduler, queries=at.scheduler, nodes=at.scheduler, events=at.events,
+            clock=SystemClock(), phase=at.phase,
+        )  # fmt: skip
+        second = GrpcServer(servicer, RequestBoundary(at.metrics, at.phase, SystemClock()))
+        with pytest.raises(PortTakenError, match=f"{at.server.port}.*--grpc-port"):
+            await second.start("127.0.0.1", at.server.port)

@@ -1,0 +1,251 @@
+"""The settings: what is read, what is refused, and that everything wrong is told at once."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from persys_server.settings import (
+    HaMode,
+    SettingsError,
+    StoreKind,
+    StoreTarget,
+    load_settings,
+    parse,
+    variables,
+)
+from persys_server.settings.load import not_acted_on
+from persys_server.settings.render import markdown_table, sample_env
+
+ROOT = Path(__file__).parents[3]
+SERVER = ROOT / "packages/persys-server/src/persys_server"
+
+# Every variable of the seed, of both reference pages, and of our own decisions.
+EXPECTED = """
+    PERSYS_GRPC_ADDR GRPC_PORT METRICS_PORT PERSYS_EXTERNAL_IP ETCD_ENDPOINTS DOMAIN
+    AGENTS_DISCOVERY_DOMAIN SCHEDULER_SHARD_KEY SCHEDULER_ADVERTISE_IP SCHEDULER_ADVERTISE_PORT
+    REDIS_ADDR REDIS_PASSWORD REDIS_DB REDIS_RECONCILE_TTL REDIS_EVENT_TTL REDIS_EVENT_MAX_ENTRIES
+    PERSYS_TLS_CA PERSYS_TLS_CERT PERSYS_TLS_KEY PERSYS_VAULT_ENABLED PERSYS_VAULT_ADDR
+    PERSYS_VAULT_AUTH_METHOD PERSYS_VAULT_TOKEN PERSYS_VAULT_APPROLE_ROLE_ID
+    PERSYS_VAULT_APPROLE_SECRET_ID PERSYS_VAULT_PKI_MOUNT PERSYS_VAULT_PKI_ROLE
+    PERSYS_VAULT_CERT_TTL PERSYS_VAULT_RETRY_INTERVAL PERSYS_VAULT_SERVICE_NAME
+    PERSYS_VAULT_SERVICE_DOMAIN SCHEDULER_AGENT_TLS_ENABLED SCHEDULER_AGENT_STATUS_POLL_INTERVAL
+    SCHEDULER_AGENT_APPLY_TIMEOUT SCHEDULER_AGENT_VM_APPLY_TIMEOUT SCHEDULER_AGENT_DELETE_TIMEOUT
+    SCHEDULER_AGENT_RPC_TIMEOUT SCHEDULER_RECONCILE_INTERVAL SCHEDULER_DRIFT_DETECT_INTERVAL
+    SCHEDULER_NODE_UNAVAILABLE_GRACE SCHEDULER_REAPPLY_GUARD SCHEDULER_MISSING_GRACE_PERIOD
+    LOG_LEVEL LOG_FORMAT OTEL_EXPORTER_OTLP_ENDPOINT JAEGER_ENDPOINT OTEL_EXPORTER_OTLP_INSECURE
+    SCHEDULER_HA_MODE SCHEDULER_SHARD_COUNT SCHEDULER_SHARD_INDEX SCHEDULER_RECONCILE_CONCURRENCY
+    PERSYS_RGW_ENDPOINT PERSYS_RGW_ACCESS_KEY PERSYS_RGW_SECRET_KEY PERSYS_S3_ENDPOINT
+    PERSYS_S3_ACCESS_KEY PERSYS_S3_SECRET_KEY PERSYS_RGW_REGION PERSYS_RGW_ADMIN_PATH
+    PERSYS_RGW_VAULT_PATH_PREFIX PERSYS_VAULT_MANAGER_ADDR PERSYS_VAULT_APPROLE_MOUNT
+    METER_REDIS_STREAM_ENABLED METER_REDIS_STREAM METER_REDIS_STREAM_MAXLEN
+    PERSYS_STORE PERSYS_DATA_DIR PERSYS_AUTHZ SCHEDULER_HEARTBEAT_INTERVAL SCHEDULER_LEADER_TTL
+    SCHEDULER_ORPHAN_POLICY SCHEDULER_ETCD_COMPACT_INTERVAL SCHEDULER_USAGE_SERIES_MAX
+    REDIS_SENTINELS REDIS_MASTER_NAME REDIS_USERNAME REDIS_TLS_ENABLED REDIS_TLS_CA REDIS_TLS_CERT
+    REDIS_TLS_KEY
+""".split()
+
+
+def problems(environment: dict[str, str]) -> tuple[str, ...]:
+    with pytest.raises(SettingsError) as caught:
+        load_settings(environment)
+    return caught.value.problems
+
+
+def test_every_known_variable_is_read() -> None:
+    """The table has every variable of the sources and of the decisions, and no other."""
+    names = {name for variable in variables().values() for name in variable.names}
+    assert names == set(EXPECTED)
+
+
+def test_an_empty_environment_gives_the_defaults() -> None:
+    """The defaults are the seed's where the sources disagree."""
+    settings = load_settings({})
+    assert settings.grpc_port == 8085
+    assert settings.metrics_port == 8084
+    assert settings.drift_interval == timedelta(seconds=30)
+    assert settings.shard_key == "default"
+    assert settings.vault_enabled is False
+    assert settings.vault_addr == "http://127.0.0.1:8200"
+    assert settings.tls_ca == "/etc/persys/certs/persys-scheduler/ca.pem"
+    assert settings.store == StoreTarget(StoreKind.ETCD)
+    assert settings.ha_mode is HaMode.FAILOVER
+    assert settings.agent_tls_enabled is None
+    assert settings.advertise_port is None
+    assert settings.etcd_endpoints == ("localhost:2379",)
+
+
+def test_every_default_passes_its_own_parser() -> None:
+    """What the sample file shows as a default is accepted when written out."""
+    written = {v.name: v.default for v in variables().values() if v.default}
+    assert load_settings(written) == load_settings({})
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("15s", 15), ("2m", 120), ("24h", 86400), ("500ms", 0.5), ("1h30m", 5400), ("45", 45),
+        ("86400", 86400), ("1.5", 1.5), ("1m0s", 60), ("1.5h", 5400),
+    ],
+)  # fmt: skip
+def test_durations_are_read_in_every_form(text: str, seconds: float) -> None:
+    """Go's forms and bare seconds are durations everywhere, also where the reference had one."""
+    assert parse.parse_duration(text) == timedelta(seconds=seconds)
+    settings = load_settings({"PERSYS_VAULT_CERT_TTL": text, "REDIS_EVENT_TTL": text})
+    assert settings.vault_cert_ttl == settings.redis_event_ttl == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("text", ["-5s", "5d", "s", "1 m", "5m3", "1e3", "inf", "nan", "9" * 40])
+def test_other_durations_are_refused(text: str) -> None:
+    """A text that is no duration stops the start; it is never read as the default."""
+    (problem,) = problems({"SCHEDULER_RECONCILE_INTERVAL": text})
+    assert problem.startswith("SCHEDULER_RECONCILE_INTERVAL: ")
+    assert text[:40] in problem
+    assert "a duration" in problem
+
+
+def test_zero_switches_off_only_where_that_means_something() -> None:
+    """Compaction may be 0, an interval of a loop may not."""
+    assert load_settings(
+        {"SCHEDULER_ETCD_COMPACT_INTERVAL": "0"}
+    ).etcd_compact_interval == timedelta(0)
+    assert "above zero" in problems({"SCHEDULER_RECONCILE_INTERVAL": "0"})[0]
+
+
+@pytest.mark.parametrize("text", ["true", "1", "yes", "TRUE", " Yes "])
+def test_switches_are_read_in_any_case(text: str) -> None:
+    """Blanks around a value and its case do not count."""
+    assert load_settings({"METER_REDIS_STREAM_ENABLED": text}).meter_stream_enabled is True
+
+
+@pytest.mark.parametrize("text", ["false", "0", "no", "No"])
+def test_switches_can_be_switched_off(text: str) -> None:
+    """The other half of the accepted words."""
+    assert load_settings({"METER_REDIS_STREAM_ENABLED": text}).meter_stream_enabled is False
+
+
+def test_all_problems_are_told_at_once() -> None:
+    """Each wrong variable has a line with its name, its value and what is accepted."""
+    found = problems(
+        {"GRPC_PORT": "x", "METRICS_PORT": "70000", "LOG_LEVEL": "loud", "PERSYS_STORE": "mysql",
+         "SCHEDULER_HA_MODE": "both", "REDIS_DB": "-1"}
+    )  # fmt: skip
+    assert len(found) == 6
+    assert "GRPC_PORT: 'x' is not valid; accepted is a port from 1 to 65535" in found
+    assert "LOG_LEVEL: 'loud' is not valid; accepted is one of trace, debug" in "\n".join(found)
+
+
+def test_cross_field_problems_are_told_at_once() -> None:
+    """Settings that cannot hold together are refused with both names."""
+    found = "\n".join(
+        problems(
+            {
+                "SCHEDULER_NODE_UNAVAILABLE_GRACE": "20s", "GRPC_PORT": "1", "METRICS_PORT": "1",
+                "SCHEDULER_SHARD_INDEX": "2", "SCHEDULER_SHARD_COUNT": "2",
+                "SCHEDULER_HA_MODE": "active-active", "PERSYS_STORE": "memory",
+                "REDIS_SENTINELS": "a:1", "PERSYS_RGW_ENDPOINT": "http://rgw",
+                "PERSYS_VAULT_ENABLED": "true", "REDIS_TLS_KEY": "/k",
+            }
+        )
+    )  # fmt: skip
+    for name in (
+        "SCHEDULER_NODE_UNAVAILABLE_GRACE", "METRICS_PORT", "SCHEDULER_SHARD_INDEX",
+        "SCHEDULER_HA_MODE", "REDIS_MASTER_NAME", "PERSYS_RGW_ACCESS_KEY", "PERSYS_VAULT_TOKEN",
+        "REDIS_TLS_CERT",
+    ):  # fmt: skip
+        assert name in found
+
+
+def test_the_grace_may_be_exactly_three_intervals() -> None:
+    """The bound itself is accepted."""
+    settings = load_settings({"SCHEDULER_NODE_UNAVAILABLE_GRACE": "30s"})
+    assert settings.node_unavailable_grace == timedelta(seconds=30)
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("etcd", StoreTarget(StoreKind.ETCD)),
+        ("Memory", StoreTarget(StoreKind.MEMORY)),
+        ("sqlite:state.db", StoreTarget(StoreKind.SQLITE, "state.db")),
+        ("sqlite:/a:b/c", StoreTarget(StoreKind.SQLITE, "/a:b/c")),
+    ],
+)
+def test_the_store_is_read(text: str, target: StoreTarget) -> None:
+    """PERSYS_STORE is etcd, memory or sqlite with a path."""
+    assert load_settings({"PERSYS_STORE": text}).store == target
+
+
+@pytest.mark.parametrize("text", ["sqlite", "sqlite:", "etcd:x", "memory:", "file:x"])
+def test_other_stores_are_refused(text: str) -> None:
+    """A store without its path, or with one too many, is an error that shows the grammar."""
+    assert "sqlite:PATH" in problems({"PERSYS_STORE": text})[0]
+
+
+def test_fallback_variables_count_where_the_first_is_unset() -> None:
+    """JAEGER_ENDPOINT and the PERSYS_S3_ names are read second."""
+    assert load_settings({"JAEGER_ENDPOINT": "j:1"}).otlp_endpoint == "j:1"
+    both = {"JAEGER_ENDPOINT": "j:1", "OTEL_EXPORTER_OTLP_ENDPOINT": "o:2"}
+    assert load_settings(both).otlp_endpoint == "o:2"
+    s3 = {"PERSYS_S3_ENDPOINT": "e", "PERSYS_S3_ACCESS_KEY": "a", "PERSYS_S3_SECRET_KEY": "s"}
+    assert load_settings(s3).rgw_secret_key == "s"
+
+
+def test_secrets_never_show() -> None:
+    """A04: neither repr nor an error text has a secret's value."""
+    given = {v.name: f"s3cr3t-{v.name}" for v in variables().values() if v.secret}
+    settings = load_settings(given | {"PERSYS_RGW_ENDPOINT": "http://rgw"})
+    assert "s3cr3t" not in repr(settings)
+    assert settings.secrets == set(given.values())
+
+
+def test_settings_without_effect_are_named() -> None:
+    """What is set and not acted on can be told to the operator; defaults do not count."""
+    set_by_hand = {"REDIS_ADDR": "r:6379", "GRPC_PORT": "9000", "DOMAIN": "persys.local"}
+    assert not_acted_on(set_by_hand) == ("REDIS_ADDR",)
+
+
+def test_the_table_is_honest() -> None:
+    """A setting is used outside the settings exactly where it is not marked as waiting."""
+    sources = "\n".join(
+        path.read_text() for path in SERVER.rglob("*.py") if path.parent.name != "settings"
+    )
+    used = {name for name in variables() if re.search(rf"settings\.(provided\.)?{name}\b", sources)}
+    assert used == {name for name, variable in variables().items() if not variable.later}
+
+
+def test_sample_env_is_up_to_date() -> None:
+    """sample.env is what the table says: python -m persys_server.settings --sample."""
+    assert (ROOT / "sample.env").read_text() == sample_env()
+
+
+def test_the_operations_page_has_the_settings() -> None:
+    """docs/operations.md holds the table that --markdown prints."""
+    assert markdown_table() in (ROOT / "docs/operations.md").read_text()
+
+
+def test_the_sample_sets_nothing() -> None:
+    """Loaded as it is, the sample changes no default; with the marks removed it still loads."""
+    lines = sample_env().splitlines()
+    assert all(line.startswith("#") for line in lines if line)
+    pairs = (line[2:].partition("=") for line in lines)
+    written = {name: value for name, _, value in pairs if name.isupper()}
+    assert len(written) == len(variables())
+    assert load_settings(written) == load_settings({})
+
+
+@given(st.dictionaries(st.sampled_from(EXPECTED), st.text(max_size=20), max_size=4))
+def test_any_text_is_read_or_refused(environment: dict[str, str]) -> None:
+    """Whatever the values are, the result is settings or SettingsError that names variables."""
+    found: tuple[str, ...] = ("GRPC_PORT: none",)
+    try:
+        load_settings(environment)
+    except SettingsError as error:
+        found = error.problems
+    assert found
+    assert all(problem.split(":")[0] in EXPECTED for problem in found)
