@@ -26,6 +26,7 @@ from persys_core.model.errors import FieldError, InvalidInputError, NotFoundErro
 from persys_core.model.event import EventType
 from persys_core.model.ids import NodeId, is_valid_id
 from persys_core.model.node import Node
+from persys_core.model.usage import NodeUsage
 from persys_core.modes.evidence import judge_work
 from persys_core.nodes.heartbeat import BeatMemory, BeatOrder, BeatVerdict, judge_beat
 from persys_core.nodes.operations import (
@@ -58,6 +59,7 @@ class NodeAdmission:
     _events: EventPublisher
     _ports: SchedulerPorts
     _config: SchedulerConfig
+    _on_usage: Callable[[NodeUsage], None]
     _on_heard: Callable[[NodeId], None]
 
     _beats: dict[NodeId, BeatMemory] = field(factory=dict, init=False)
@@ -153,6 +155,7 @@ class NodeAdmission:
     def _measure(self, beat: Heartbeat) -> None:
         if beat.usage is not None:
             self._ports.telemetry.record_node_usage(beat.usage)
+            self._on_usage(beat.usage)
         for usage in beat.workload_usage:
             assignment = self._view.assignment(usage.workload_id)
             if assignment is not None and assignment.value.node_id == beat.node_id:

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from persys_core.control.view import ClusterView
 from persys_core.model.ids import NodeId, WorkloadId
 from persys_core.model.node import Node
+from persys_core.model.usage import NodeUsage
 from persys_core.model.workload import Allocation, Assignment, Tombstone, Workload
 from persys_core.placement.fleet import Fleet
+from persys_core.placement.reservations import Reservations
 from persys_core.ports.cluster_store import Key, Kind, Record, Versioned
 from persys_core.ports.liveness import Liveness
 
@@ -25,11 +27,13 @@ class FleetFeed:
         self,
         view: ClusterView,
         fleet: Fleet,
+        reservations: Reservations,
         liveness: Liveness,
         on_capacity: Callable[[], None],
     ) -> None:
         self._view = view
         self._fleet = fleet
+        self._reservations = reservations
         self._liveness = liveness
         self._on_capacity = on_capacity
         view.listen(self._on_change)
@@ -39,6 +43,11 @@ class FleetFeed:
         self._fleet.set_alive(node_id, alive)
         if alive:
             self._on_capacity()
+
+    def set_usage(self, usage: NodeUsage) -> None:
+        """What a node measured of itself: it only scores, and ends by itself."""
+        if self._view.node(usage.node_id) is not None:
+            self._fleet.set_usage(usage)
 
     def _on_change(
         self, key: Key, before: Versioned[Record] | None, after: Versioned[Record] | None
@@ -53,7 +62,7 @@ class FleetFeed:
             case Kind.TOMBSTONE:
                 self._tombstone_changed(old, new)
             case Kind.ASSIGNMENT:
-                self._assignment_changed(key.id, new)
+                self._assignment_changed(key.id, old, new)
             case Kind.WORKLOAD:
                 self._labels_changed(key.id)
             case Kind.MARKER:
@@ -91,7 +100,12 @@ class FleetFeed:
             self._fleet.remove_tombstone(old.node_id, old.workload_id)
             self._on_capacity()
 
-    def _assignment_changed(self, workload_id: WorkloadId, new: Record | None) -> None:
+    def _assignment_changed(
+        self, workload_id: WorkloadId, old: Record | None, new: Record | None
+    ) -> None:
+        if isinstance(old, Assignment) and not _still_holds(old, new):
+            # Deleted, failed, completed or moved: nothing is on its way there any more.
+            self._reservations.release(old.node_id, workload_id)
         if isinstance(new, Assignment):
             self._labels_changed(workload_id)
         else:
@@ -106,3 +120,7 @@ class FleetFeed:
             return
         value: Workload = workload.value
         self._fleet.place_labels(workload_id, assignment.value.node_id, value.spec.metadata)
+
+
+def _still_holds(old: Assignment, new: Record | None) -> bool:
+    return isinstance(new, Assignment) and new.node_id == old.node_id and not new.released

@@ -19,6 +19,7 @@ from persys_core.model.event import EventType
 from persys_core.model.ids import NodeId
 from persys_core.nodes.eviction import EvictionPolicy, EvictionState, plan_evictions
 from persys_core.nodes.liveness import NodeCondition
+from persys_core.ports.agents import Agents
 from persys_core.ports.clock import Clock
 from persys_core.ports.cluster_store import Kind
 from persys_core.ports.liveness import Liveness
@@ -32,6 +33,7 @@ class NodeMonitor:
 
     _view: ClusterView
     _liveness: Liveness
+    _agents: Agents
     _feed: FleetFeed
     _node_views: NodeViews
     _events: EventPublisher
@@ -62,11 +64,17 @@ class NodeMonitor:
         for node_id in list(self._view.all(Kind.NODE)):
             self._follow(node_id)
         for gone in [node for node in self._alive if self._view.node(node) is None]:
-            self._alive.pop(gone, None)
-            self._conditions.pop(gone, None)
-            if self.on_condition is not None:
-                self.on_condition(gone)
+            await self._forget(gone)
         self._release_lost()
+
+    async def _forget(self, node_id: NodeId) -> None:
+        """The node left the cluster: its connection is closed, its work is looked at."""
+        self._alive.pop(node_id, None)
+        self._conditions.pop(node_id, None)
+        await self._agents.forget(node_id)
+        await self._liveness.forget(node_id)
+        if self.on_condition is not None:
+            self.on_condition(node_id)
 
     def _follow(self, node_id: NodeId) -> None:
         condition = self._node_views.condition(node_id)

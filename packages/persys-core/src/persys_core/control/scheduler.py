@@ -89,7 +89,9 @@ class Scheduler:
             self._token,
         )
         self._fleet = Fleet()
-        self._feed = FleetFeed(self.view, self._fleet, ports.liveness, self._on_capacity)
+        self._feed = FleetFeed(
+            self.view, self._fleet, self.reservations, ports.liveness, self._on_capacity
+        )
         self.placing = Placing(
             self.view,
             Placer(self._fleet, self.reservations),
@@ -104,6 +106,7 @@ class Scheduler:
         self.monitor = NodeMonitor(
             self.view,
             ports.liveness,
+            ports.agents,
             self._feed,
             self.node_views,
             self.publisher,
@@ -130,6 +133,7 @@ class Scheduler:
             self.publisher,
             self.ports,
             self.config,
+            self._feed.set_usage,
             self._on_heard,
         )
         workloads = WorkloadAdmission(

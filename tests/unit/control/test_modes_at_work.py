@@ -1,0 +1,221 @@
+"""When the store is away, empty or not ours, nothing that runs is touched."""
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from datetime import timedelta
+
+import pytest
+
+from persys_core.control.requests import Heartbeat
+from persys_core.memory.cluster_store import MemoryClusterBackend
+from persys_core.model.errors import FrozenError
+from persys_core.model.observation import AgentReport, AgentState
+from persys_core.model.states import OperatingMode
+from persys_core.ports.cluster_store import (
+    ClusterStore,
+    Commit,
+    CommitResult,
+    Guarantee,
+    Key,
+    Record,
+    Snapshot,
+    StoreUnavailableError,
+    Versioned,
+    WatchEvent,
+)
+from persys_core.sim.clock import VirtualClock
+from persys_core.sim.cluster import SimulatedCluster
+from persys_core.testing.virtual import virtual_time
+from tests.builders import Driver, machine, registration, running_cluster, wish
+
+
+class Switch:
+    """Turns every store that it wraps off and on."""
+
+    def __init__(self) -> None:
+        self.is_off = False
+
+    def wrap(self, store: ClusterStore) -> ClusterStore:
+        """A store that answers only while the switch is on."""
+        return SwitchedStore(store, self)
+
+
+class SwitchedStore:
+    """See ``Switch``."""
+
+    def __init__(self, store: ClusterStore, switch: Switch) -> None:
+        self._store = store
+        self._switch = switch
+
+    def _check(self) -> None:
+        if self._switch.is_off:
+            raise StoreUnavailableError("connection refused")
+
+    @property
+    def guarantees(self) -> Guarantee:
+        return self._store.guarantees
+
+    async def snapshot(self) -> Snapshot:
+        self._check()
+        return await self._store.snapshot()
+
+    async def get(self, keys: Iterable[Key]) -> Mapping[Key, Versioned[Record] | None]:
+        self._check()
+        return await self._store.get(keys)
+
+    async def commit(self, commit: Commit) -> CommitResult:
+        self._check()
+        return await self._store.commit(commit)
+
+    def watch(self, after: int) -> AsyncIterator[WatchEvent]:
+        return self._store.watch(after)
+
+    async def probe(self) -> int:
+        self._check()
+        return await self._store.probe()
+
+
+async def _cluster(clock: VirtualClock, switch: Switch) -> tuple[SimulatedCluster, Driver]:
+    cluster = SimulatedCluster(clock, wrap_store=switch.wrap)
+    await cluster.start_replica()
+    for number in range(3):
+        cluster.add_machine(machine(f"n{number}"))
+    driver = Driver(cluster, clock)
+    await driver.wait(seconds=5)
+    for number in range(6):
+        await driver.apply(f"w{number}")
+    await driver.wait(seconds=30)
+    return cluster, driver
+
+
+def _calls(driver: Driver) -> tuple[int, int]:
+    return driver.calls("apply"), driver.calls("delete")
+
+
+@virtual_time()
+async def test_outage_touches_nothing_that_runs(clock: VirtualClock) -> None:
+    """Safety 7: five minutes without a store cost no agent call and no write; reads go on and say
+    that they are old; afterwards everything is as before."""
+    switch = Switch()
+    cluster, driver = await _cluster(clock, switch)
+    before, revision = _calls(driver), cluster.backend.revision
+    switch.is_off = True
+    await driver.wait(minutes=5)
+    scheduler = cluster.api()
+    assert scheduler.mode.mode.value == "degraded"
+    with pytest.raises(FrozenError):
+        await driver.apply("x")
+    assert await driver.status("w0") == "Running"
+    switch.is_off = False
+    await driver.wait(minutes=5)
+    assert scheduler.mode.mode.value == "normal"
+    assert _calls(driver) == before
+    assert cluster.backend.revision <= revision + 1  # the leader's record may be renewed
+    assert [await driver.status(f"w{number}") for number in range(6)] == ["Running"] * 6
+    kinds = [event.details["to"] for event in await driver.events("SchedulerModeChanged")]
+    assert kinds == ["degraded", "normal"]
+    await cluster.stop()
+
+
+@virtual_time()
+async def test_agents_hold_only_after_a_minute(clock: VirtualClock) -> None:
+    """Decisions §4: drain_node is told after 60 s of degraded, not at the first hiccup."""
+    switch = Switch()
+    cluster, driver = await _cluster(clock, switch)
+    switch.is_off = True
+    await driver.wait(seconds=20)
+    assert cluster.api().mode.mode is OperatingMode.DEGRADED
+    assert not (await cluster.api().admission.heartbeat(Heartbeat("n0"))).drain_node
+    await driver.wait(seconds=61)
+    assert (await cluster.api().admission.heartbeat(Heartbeat("n0"))).drain_node
+    await cluster.stop()
+
+
+@virtual_time()
+async def test_wiped_store_is_never_a_wish_to_delete(clock: VirtualClock) -> None:
+    """E04: the store is emptied under running work: recovery, no delete, no stop, mutations
+    refused."""
+    cluster, driver = await _cluster(clock, Switch())
+    before = _calls(driver)
+    cluster.backend.restore(MemoryClusterBackend().snapshot())
+    await driver.wait(minutes=10)
+    assert cluster.api().mode.mode is OperatingMode.RECOVERY
+    assert _calls(driver) == before
+    for model in cluster.machines:
+        assert model.running(clock.now())
+    with pytest.raises(FrozenError, match="recovery"):
+        await driver.apply("x")
+    await cluster.stop()
+
+
+@virtual_time()
+async def test_fresh_store_under_running_work_is_recovery(clock: VirtualClock) -> None:
+    """Decisions §4: a new marker and agents that already run work contradict each other."""
+    async with running_cluster(clock) as driver:
+        admission = driver.cluster.api().admission
+        await admission.register_node(registration("n1"))
+        report = AgentReport("w", AgentState.RUNNING, "r")
+        await admission.heartbeat(Heartbeat("n1", (report,), boot_id="b", sequence=1))
+        assert driver.cluster.api().mode.mode is OperatingMode.RECOVERY
+        await driver.wait(minutes=1)
+        assert driver.cluster.api().mode.mode is OperatingMode.RECOVERY
+
+
+@virtual_time()
+async def test_brand_new_cluster_survives_a_blip(clock: VirtualClock) -> None:
+    """Defect A4: an empty new cluster that loses its store for a moment goes on as normal."""
+    switch = Switch()
+    cluster = SimulatedCluster(clock, wrap_store=switch.wrap)
+    await cluster.start_replica()
+    driver = Driver(cluster, clock)
+    switch.is_off = True
+    await driver.wait(seconds=30)
+    switch.is_off = False
+    await driver.wait(seconds=10)
+    assert cluster.api().mode.mode is OperatingMode.NORMAL
+    cluster.add_machine(machine("n1"))
+    await driver.wait(minutes=1)
+    assert (await driver.apply("w")).node_id == "n1"
+    await cluster.stop()
+
+
+@virtual_time()
+async def test_nothing_is_placed_on_an_unlisted_node(clock: VirtualClock) -> None:
+    """Decisions §4: a node takes work only after one full listing, which an agent that does not
+    answer cannot give."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        driver.cluster.machines.add(machine("n2", cpu=64_000))
+        driver.cluster.machines.network.cut("n2", from_node=False)
+        await driver.cluster.api().admission.register_node(
+            driver.cluster.machines.model("n2").registration()
+        )
+        answer = await driver.apply("big", wish("big").spec)
+        assert answer.node_id == "n1"
+        explanation = await driver.cluster.api().queries.explain("big")
+        assert explanation.node_id == "n1"
+        from tests.builders import container
+
+        refused = await driver.apply("bigger", container(cpu=32_000))
+        assert refused.explanation is not None
+        assert {tally.code for tally in refused.explanation.reasons} == {"cpu", "not_listed"}
+        driver.cluster.machines.network.cut("n2", to_node=False, from_node=False)
+        await driver.clock.sleep(timedelta(seconds=15))
+        assert await driver.node_of("bigger") == "n2"
+
+
+@virtual_time()
+async def test_store_away_at_start_is_waited_for(clock: VirtualClock) -> None:
+    """A replica that starts before its store serves once the store is there."""
+    import asyncio
+
+    switch = Switch()
+    switch.is_off = True
+    cluster = SimulatedCluster(clock, wrap_store=switch.wrap)
+    starting = asyncio.ensure_future(cluster.start_replica())
+    await clock.sleep(timedelta(seconds=30))
+    assert not starting.done()
+    switch.is_off = False
+    replica = await starting
+    assert replica.scheduler.ready.is_set()
+    await clock.sleep(timedelta(seconds=10))
+    assert replica.scheduler.mode.mode is OperatingMode.NORMAL
+    await cluster.stop()
