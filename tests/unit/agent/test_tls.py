@@ -1,12 +1,13 @@
+"""Mutual TLS between scheduler and agent, with certificates made for the test."""
+
 from __future__ import annotations
 
-import shutil
-import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import grpc
 import pytest
+import trustme
 
 from persys_adapters.agent_grpc import GrpcAgents, plain_opener, tls_opener
 from persys_agent.main import channel_credentials, server_credentials
@@ -16,27 +17,18 @@ from persys_core.model.node import Node
 from persys_core.model.resources import Resources
 from persys_core.ports.agents import Unreachable
 
-OPENSSL = shutil.which("openssl")
 TIMEOUT = timedelta(seconds=5)
-
-pytestmark = pytest.mark.skipif(OPENSSL is None, reason="makes its certificates with openssl")
-
-
-def openssl(folder: Path, *arguments: str) -> None:
-    assert OPENSSL is not None
-    subprocess.run((OPENSSL, *arguments), cwd=folder, check=True, capture_output=True)
 
 
 def issue(folder: Path, name: str) -> TlsFiles:
     """A new authority and one certificate for 127.0.0.1 under it."""
-    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
     made = folder / name
     made.mkdir()
-    openssl(made, "req", "-x509", *curve, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca")
-    openssl(made, "req", *curve, "-keyout", "key.pem", "-out", "csr.pem", "-subj", "/CN=agent")
-    (made / "ext").write_text("subjectAltName=IP:127.0.0.1")
-    signing = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "ext")
-    openssl(made, "x509", "-req", "-in", "csr.pem", *signing, "-out", "cert.pem", "-days", "2")
+    authority = trustme.CA()
+    pair = authority.issue_cert("127.0.0.1")
+    authority.cert_pem.write_to_path(str(made / "ca.pem"))
+    pair.cert_chain_pems[0].write_to_path(str(made / "cert.pem"))
+    pair.private_key_pem.write_to_path(str(made / "key.pem"))
     return TlsFiles(*(str(made / file) for file in ("ca.pem", "cert.pem", "key.pem")))
 
 
