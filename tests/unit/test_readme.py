@@ -17,16 +17,17 @@ def test_examples_run_and_print_what_they_say(block: str) -> None:
     run = subprocess.run(
         [sys.executable, "-c", block], capture_output=True, text=True, check=True, timeout=60
     )
-    for said in re.findall(r"\)  # (.*)$", block, re.MULTILINE):
-        for part in (part.strip() for part in said.split("…")):
-            assert not part or part.replace("next_try_at in 5 s", "next_try_at") in run.stdout
+    assert run.stdout.splitlines() == re.findall(r"^# (.*)$", block, re.MULTILINE)
 
 
 def test_generated_parts_are_up_to_date() -> None:
     """sample.env and the README's table follow from the table of settings."""
     check = subprocess.run(
         [sys.executable, str(ROOT / "tools" / "generate_settings.py"), "--check"],
-        capture_output=True, text=True, check=False, timeout=60,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert check.returncode == 0, check.stderr
 

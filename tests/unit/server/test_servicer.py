@@ -282,16 +282,38 @@ async def test_bad_input_never_reaches_the_core(
 async def test_mutations_are_refused_with_the_right_code(
     raised: Exception, code: grpc.StatusCode, text: str
 ) -> None:
-    """Frozen, unknown and not permitted are three answers, for every mutation."""
+    """Frozen, unknown and not permitted are three answers of operators' calls."""
     async with loopback(FakeScheduler(error=raised)) as at:
+        error = await refused(at.stub.CordonNode(pb.CordonNodeRequest(node_id="n1")))
+        assert (error.code(), error.details()) == (code, text)
+
+
+@pytest.mark.parametrize(
+    "raised", [NotFoundError("workload", "w1"), RefusedError("it is being deleted")]
+)
+async def test_unknown_and_not_permitted_wishes_are_answered_in_the_response(
+    raised: Exception,
+) -> None:
+    """The contract's own fields say no; a status code would make existing gateways give up on
+    this scheduler."""
+    async with loopback(FakeScheduler(error=raised)) as at:
+        applied = await at.stub.ApplyWorkload(apply(container()))
+        assert (applied.success, applied.error_message) == (False, str(raised))
+        deleted = await at.stub.DeleteWorkload(pb.DeleteWorkloadRequest(workload_id="w1"))
+        assert (deleted.success, deleted.error_message) == (False, str(raised))
+        retried = await at.stub.RetryWorkload(pb.RetryWorkloadRequest(workload_id="w1"))
+        assert not retried.accepted
+
+
+async def test_frozen_wishes_are_unavailable() -> None:
+    """Decisions, answers: frozen is UNAVAILABLE, for every wish."""
+    async with loopback(FakeScheduler(error=FrozenError("store away"))) as at:
         for call in (
             at.stub.ApplyWorkload(apply(container())),
             at.stub.DeleteWorkload(pb.DeleteWorkloadRequest(workload_id="w1")),
             at.stub.RetryWorkload(pb.RetryWorkloadRequest(workload_id="w1")),
-            at.stub.CordonNode(pb.CordonNodeRequest(node_id="n1")),
         ):
-            error = await refused(call)
-            assert (error.code(), error.details()) == (code, text)
+            assert (await refused(call)).code() is grpc.StatusCode.UNAVAILABLE
 
 
 async def test_every_rpc_of_the_contract_is_served_or_refused_with_a_way_out() -> None:

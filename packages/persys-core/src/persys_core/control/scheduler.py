@@ -100,6 +100,11 @@ class Scheduler:
             ports.clock,
             ports.observer,
         )
+        self._wire_nodes()
+        self._wire_apis()
+
+    def _wire_nodes(self) -> None:
+        ports, config = self.ports, self.config
         self.node_views = NodeViews(
             self.view, ports.liveness, ports.telemetry, ports.clock, config.liveness
         )
@@ -120,7 +125,6 @@ class Scheduler:
         self._tasks: list[asyncio.Task[None]] = []
         self._own_loops = self._make_loops()
         self.ready = asyncio.Event()
-        self._wire_apis()
 
     def _wire_apis(self) -> None:
         nodes = NodeAdmission(

@@ -146,7 +146,5 @@ def in_checking_order(demand: Resources) -> tuple[tuple[str, int], ...]:
     Pools are not among them, since what they mean differs from node to node.
     """
     first = (CPU, MEMORY, DISK)
-    others = [
-        name for name, _ in demand if name not in first and not name.startswith(_POOL_PREFIX)
-    ]
+    others = [name for name, _ in demand if name not in first and not name.startswith(_POOL_PREFIX)]
     return tuple((name, demand.get(name)) for name in (*first, *others) if demand.get(name) > 0)

@@ -76,11 +76,11 @@ class Placer:
     def __init__(
         self,
         fleet: Fleet,
-        reservations: Reservations,
+        reservations: Reservations | None = None,
         strategies: Mapping[SchedulingStrategy, Strategy] = DEFAULT_STRATEGIES,
     ) -> None:
         self._fleet = fleet
-        self._reservations = reservations
+        self._reservations = reservations or Reservations()
         self._strategies = strategies
         self._classes = ClassCache(fleet)
 

@@ -26,6 +26,7 @@ __all__ = ["ClassCache", "PreparedClass", "Rejected"]
 
 _NO_NODE = 255
 _MANY = 256
+"""From this many changed rows on, evaluating all of them is the faster way."""
 
 
 @frozen(eq=False)
@@ -38,8 +39,10 @@ class Rejected:
 
 
 class PreparedClass:
-    """``allowed``: which rows pass every cached filter. ``penalties``: what each row's
-    untolerated PreferNoSchedule taints take from its score, ``None`` where no row has any. ``domains``: the
+    """What one class of requests makes of the nodes.
+
+    ``allowed``: which rows pass every cached filter. ``penalties``: what each row's untolerated
+    PreferNoSchedule taints take from its score, ``None`` where no row has any. ``domains``: the
     number of each row's value of the ``spread_by`` label, ``None`` without such a wish.
     """
 

@@ -24,11 +24,11 @@ Credit = tuple[NodeId, Resources]
 class PlacementRequest:
     """One workload that looks for a node.
 
-    ``demand`` is in the units of ``Resources``; ``charge_for`` says what it is on a given node.
-    ``drivers`` are the storage drivers it needs. ``metadata`` are its labels, for the
-    anti-affinity of others. ``pinned_to`` is the node that holds its local data. ``avoid_node``
-    is where it failed last: a wish, not a ban. ``credit`` is what it holds on a node at present:
-    there that share counts as free, and the workload is not counted.
+    ``demand`` is what it asks of any node (see the module of that name); ``charge_for`` says what
+    it is on a given one. ``drivers`` are the storage drivers it needs. ``metadata`` are its
+    labels, for the anti-affinity of others. ``pinned_to`` is the node that holds its local data.
+    ``avoid_node`` is where it failed last: a wish, not a ban. ``credit`` is what it holds on a
+    node at present: there that share counts as free, and the workload is not counted.
     """
 
     workload_id: WorkloadId
@@ -50,14 +50,16 @@ class PlacementRequest:
     @class_key.default
     def _class_key(self) -> str:
         wishes = self.constraints
-        return repr((
-            self.type.value,
-            sorted(self.drivers),
-            sorted(wishes.node_selector.items()),
-            wishes.tolerations,
-            wishes.spread_by,
-            sorted(wishes.exclude_nodes),
-        ))
+        return repr(
+            (
+                self.type.value,
+                sorted(self.drivers),
+                sorted(wishes.node_selector.items()),
+                wishes.tolerations,
+                wishes.spread_by,
+                sorted(wishes.exclude_nodes),
+            )
+        )
 
     @asked.default
     def _asked(self) -> tuple[tuple[str, int], ...]:

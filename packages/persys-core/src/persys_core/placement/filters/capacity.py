@@ -48,4 +48,4 @@ def _pool_rooms(request: PlacementRequest, table: NodeTable, amounts: Amounts) -
         elsewhere = np.not_equal(table.pool_map_ids.values, number)
         for dimension, asked in sorted(pool_charges(request.pools, pool_map).items()):
             enough = amounts.free_column(dimension).values >= asked
-            yield dimension, asked, enough
+            yield dimension, asked, enough | elsewhere

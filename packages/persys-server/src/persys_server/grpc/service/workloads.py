@@ -1,8 +1,14 @@
-"""What users wish of workloads: apply, delete, retry, and why."""
+"""What users wish of workloads: apply, delete, retry, and why.
+
+Decided here: that a wish which names an unknown workload, or one that is being deleted, is answered
+in the response and not by a status code. The contract has fields for it, and existing gateways
+take any status code for a broken scheduler (reference defect I1).
+"""
 
 from __future__ import annotations
 
 from persys_core.control.api import AdmissionApi, QueriesApi
+from persys_core.model.errors import NotFoundError, RefusedError
 from persys_core.model.spec import secret_values
 from persys_proto.control.v1 import control_pb2 as pb
 from persys_proto.control.v1 import control_pb2_grpc
@@ -29,21 +35,33 @@ class WorkloadRpcs(control_pb2_grpc.AgentControlServicer):
         wish = workloads_in.apply_workload(request)
         if wish.spec is not None:
             request_secrets.set(secret_values(wish.spec))
-        return apply_response(await self.admission.apply_workload(wish))
+        try:
+            return apply_response(await self.admission.apply_workload(wish))
+        except (NotFoundError, RefusedError) as error:
+            return pb.ApplyWorkloadResponse(
+                success=False, failure_reason=pb.INVALID_SPEC, error_message=str(error)
+            )
 
     async def DeleteWorkload(
         self, request: pb.DeleteWorkloadRequest, context: Context
     ) -> pb.DeleteWorkloadResponse:
         """Begin a deletion."""
         workload_id = workloads_in.named_workload(request.workload_id)
-        answer = await self.admission.delete_workload(workload_id, force=request.force)
+        try:
+            answer = await self.admission.delete_workload(workload_id, force=request.force)
+        except (NotFoundError, RefusedError) as error:
+            return pb.DeleteWorkloadResponse(success=False, error_message=str(error))
         return pb.DeleteWorkloadResponse(success=True, outcome=answer.outcome)
 
     async def RetryWorkload(
         self, request: pb.RetryWorkloadRequest, context: Context
     ) -> pb.RetryWorkloadResponse:
         """Forget old failures and try again now."""
-        await self.admission.retry_workload(workloads_in.named_workload(request.workload_id))
+        workload_id = workloads_in.named_workload(request.workload_id)
+        try:
+            await self.admission.retry_workload(workload_id)
+        except (NotFoundError, RefusedError):
+            return pb.RetryWorkloadResponse(accepted=False)
         return pb.RetryWorkloadResponse(accepted=True)
 
     async def ExplainWorkload(
