@@ -155,7 +155,7 @@ def test_unknown_methods_share_one_series() -> None:
 def test_agent_results_become_codes() -> None:
     """The core's words for an agent's answer are shown as status codes."""
     page = Page()
-    for result in ("accepted", "refused", "not_found", "unreachable", "gibberish"):
+    for result in ("answered", "refused", "not_found", "unreachable", "gibberish"):
         page.observer.increment(Metric.AGENT_CALLS, {"rpc": "ApplyWorkload", "result": result})
     for code in ("OK", "FailedPrecondition", "NotFound", "Unavailable", "other"):
         assert page.value("agent_rpc_requests_total", rpc="ApplyWorkload", code=code) == 1

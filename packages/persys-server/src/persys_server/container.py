@@ -48,7 +48,14 @@ class Container(containers.DeclarativeContainer):
     gauges = providers.Singleton(ReplicaGauges, settings.provided.usage_series_max)
     lag = providers.Singleton(LoopLag, ports.provided.clock, bound=timedelta(0))
     readings = providers.Singleton(
-        Readings, scheduler, ports.provided.membership.instance_id, phase, metrics, gauges, lag
+        Readings,
+        scheduler,
+        ports.provided.telemetry,
+        ports.provided.membership.instance_id,
+        phase,
+        metrics,
+        gauges,
+        lag,
     )
     servicer = providers.Singleton(
         ControlServicer,

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+from attrs import frozen
+
 from persys_core.control.answers import ClusterSummary, Freshness
 from persys_core.control.loops import LoopLag
 from persys_core.model.errors import PersysError
-from persys_core.model.usage import WorkloadUsage
+from persys_core.ports.telemetry import Telemetry
 from persys_server.observability.gauges import ReplicaGauges, ReplicaReadings
 from persys_server.observability.metrics import Metrics
 from persys_server.phase import Phase, PhaseSwitch
@@ -24,25 +26,20 @@ __all__ = ["Readings"]
 _PATIENCE_SECONDS = 2.0
 
 
+@frozen
 class Readings:
     """The probe of this replica, and the maker of its metrics page."""
 
-    def __init__(
-        self,
-        scheduler: SchedulerReplica,
-        instance_id: str,
-        phase: PhaseSwitch,
-        metrics: Metrics,
-        gauges: ReplicaGauges,
-        lag: LoopLag,
-    ) -> None:
-        self._scheduler = scheduler
-        self._instance_id = instance_id
-        self._phase = phase
-        self._metrics = metrics
-        self._gauges = gauges
-        self._lag = lag
-        metrics.registry.register(gauges)
+    _scheduler: SchedulerReplica
+    _telemetry: Telemetry
+    _instance_id: str
+    _phase: PhaseSwitch
+    _metrics: Metrics
+    _gauges: ReplicaGauges
+    _lag: LoopLag
+
+    def __attrs_post_init__(self) -> None:
+        self._metrics.registry.register(self._gauges)
 
     def probe(self) -> ReplicaState:
         """The facts now."""
@@ -61,10 +58,9 @@ class Readings:
     async def metrics_page(self) -> bytes:
         """The text of /metrics at this moment."""
         summary, fresh = await self._summary()
-        usages = await self._usages() if summary is not None else ()
         self._gauges.readings = ReplicaReadings(
             summary=summary,
-            usages=usages,
+            usages=self._telemetry.workload_usages(),
             loop_ages=self._loop_ages(),
             loop_lag_seconds=self._lag.current().total_seconds(),
             view_age_seconds=None if fresh is None else fresh.age.total_seconds(),
@@ -79,14 +75,6 @@ class Readings:
                 return await self._scheduler.queries.summary()
         except (PersysError, TimeoutError):
             return None, None
-
-    async def _usages(self) -> tuple[WorkloadUsage, ...]:
-        try:
-            async with asyncio.timeout(_PATIENCE_SECONDS):
-                views, _ = await self._scheduler.queries.list_workloads()
-        except (PersysError, TimeoutError):
-            return ()
-        return tuple(view.usage for view in views if view.usage is not None)
 
     def _loop_ages(self) -> Mapping[str, float]:
         return {name: loop.age().total_seconds() for name, loop in self._scheduler.loops.items()}

@@ -51,7 +51,8 @@ class MemoryClusterBackend:
         self._history: deque[WatchBatch] = deque()
         self._capacity = history
         self._generation = 0
-        self._bells: set[asyncio.Event] = set()
+        # A dict, since a set of events has no order that a run could repeat.
+        self._bells: dict[asyncio.Event, None] = {}
         self._callbacks: list[CommitCallback] = []
 
     @property
@@ -117,11 +118,11 @@ class MemoryClusterBackend:
     def listening(self) -> Iterator[asyncio.Event]:
         """An event that is set by each change, while the block runs."""
         bell = asyncio.Event()
-        self._bells.add(bell)
+        self._bells[bell] = None
         try:
             yield bell
         finally:
-            self._bells.discard(bell)
+            del self._bells[bell]
 
     def _write(self, write: Write, revision: StoreRevision) -> Change | None:
         before = self._records.get(write.key)

@@ -38,7 +38,8 @@ class ElectionHub:
 
     def __init__(self) -> None:
         self._leases: dict[str, LeaderLease] = {}
-        self._bells: set[asyncio.Event] = set()
+        # A dict, since a set of events has no order that a run could repeat.
+        self._bells: dict[asyncio.Event, None] = {}
 
     def acquire(
         self, election: str, instance_id: str, now: float, ttl: float
@@ -75,8 +76,8 @@ class ElectionHub:
     def listening(self) -> Iterator[asyncio.Event]:
         """An event that is set by each release, while the block runs."""
         bell = asyncio.Event()
-        self._bells.add(bell)
+        self._bells[bell] = None
         try:
             yield bell
         finally:
-            self._bells.discard(bell)
+            del self._bells[bell]

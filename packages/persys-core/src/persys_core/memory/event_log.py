@@ -35,7 +35,8 @@ class MemoryEventLog:
         self._clock = clock
         self._appended = 0
         self._last_id = (0, 0)
-        self._bells: set[asyncio.Event] = set()
+        # A dict, since a set of events has no order that a run could repeat.
+        self._bells: dict[asyncio.Event, None] = {}
 
     def append(self, event: Event) -> None:
         """Record ``event`` under a new id; the oldest one goes where the log is full."""
@@ -101,8 +102,8 @@ class MemoryEventLog:
     @contextmanager
     def _listening(self) -> Iterator[asyncio.Event]:
         bell = asyncio.Event()
-        self._bells.add(bell)
+        self._bells[bell] = None
         try:
             yield bell
         finally:
-            self._bells.discard(bell)
+            del self._bells[bell]

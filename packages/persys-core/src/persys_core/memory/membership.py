@@ -131,6 +131,8 @@ class MemoryMembership:
         for renewal in self._renewals.values():
             renewal.cancel()
         self._renewals.clear()
+        # What is still cleaned up after this, resigning included, hands nothing over.
+        self._held.clear()
 
     async def _acquired(self, election: str) -> LeaderLease:
         with self._hub.listening() as released:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Generic, TypeVar
 
@@ -41,6 +41,12 @@ class _Latest(Generic[_K, _V]):
             del self._values[key]
             return None
         return value
+
+    def values(self) -> Iterator[_V]:
+        now = self._now()
+        for ends, value in list(self._values.values()):
+            if self._clock is None or now < ends:
+                yield value
 
     def drop(self, key: _K) -> None:
         self._values.pop(key, None)
@@ -85,6 +91,10 @@ class MemoryTelemetry:
     def workload_usage(self, workload_id: WorkloadId) -> WorkloadUsage | None:
         """The latest measurement of the workload that has not ended."""
         return self._workloads.get(workload_id)
+
+    def workload_usages(self) -> Iterable[WorkloadUsage]:
+        """Every measurement of a workload that has not ended."""
+        return self._workloads.values()
 
     def forget_workload(self, workload_id: WorkloadId) -> None:
         """The workload is gone; so is what was kept of it."""

@@ -5,7 +5,7 @@ Duties: like the event log, ``record_*`` never raises and never waits. Values en
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from persys_core.model.ids import NodeId, WorkloadId
@@ -35,6 +35,10 @@ class Telemetry(Protocol):
 
     def workload_usage(self, workload_id: WorkloadId) -> WorkloadUsage | None:
         """The latest measurement known to this replica."""
+        ...
+
+    def workload_usages(self) -> Iterable[WorkloadUsage]:
+        """The latest measurement of every workload, in no order; for metrics."""
         ...
 
     def forget_workload(self, workload_id: WorkloadId) -> None:

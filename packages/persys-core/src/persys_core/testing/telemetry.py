@@ -54,6 +54,7 @@ class TelemetryContract:
         telemetry.forget_workload("w1")
         assert telemetry.workload_usage("w1") is None
         assert telemetry.workload_usage("w2") == _workload_usage(1, "w2")
+        assert list(telemetry.workload_usages()) == [_workload_usage(1, "w2")]
 
     async def test_recording_never_raises(self, telemetry: Telemetry) -> None:
         """Any number of values and any facts are taken without an error and without waiting."""

@@ -53,16 +53,9 @@ WRITE_CATEGORIES = frozenset(
 
 _AGENT_RESULTS = {
     "answered": "OK",
-    "accepted": "OK",
-    "ok": "OK",
-    "success": "OK",
-    "skipped": "OK",
     "refused": "FailedPrecondition",
-    "rejected": "FailedPrecondition",
     "not_found": "NotFound",
-    "notfound": "NotFound",
     "unreachable": "Unavailable",
-    "timeout": "DeadlineExceeded",
 }
 
 
