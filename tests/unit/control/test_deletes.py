@@ -1,7 +1,10 @@
 """A delete always ends, and nothing is started again before it has."""
 
+from datetime import timedelta
+
 import pytest
 
+from persys_core.control.config import SchedulerConfig
 from persys_core.model.errors import FrozenError, NotFoundError, RefusedError
 from persys_core.model.resources import Resources
 from persys_core.modes.machine import ModeEvent
@@ -37,6 +40,19 @@ async def test_delete_is_confirmed_by_the_agent(clock: VirtualClock) -> None:
         assert driver.calls("delete", "w") == 1
         assert driver.cluster.machines.model("n1").running(clock.now()) == {}
         assert await _allocated(driver) == Resources()
+
+
+@virtual_time()
+async def test_quick_lists_do_not_put_a_delete_off(clock: VirtualClock) -> None:
+    """Lists that come faster than questions are asked do not stand for the agent's answer."""
+    config = SchedulerConfig(reconcile_interval=timedelta(seconds=0.2))
+    async with running_cluster(clock, machine("n1"), config=config) as driver:
+        await driver.apply("w")
+        await driver.wait(seconds=20)
+        await _delete(driver, "w")
+        await driver.wait(seconds=20)
+        with pytest.raises(NotFoundError):
+            await driver.view("w")
 
 
 @virtual_time()

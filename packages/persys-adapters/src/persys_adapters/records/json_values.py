@@ -181,7 +181,8 @@ def _make_converter() -> Converter:
     )
     converter.register_unstructure_hook(Resources, lambda value: dict(value.amounts))
     converter.register_structure_hook(Resources, _resources)
-    converter.register_structure_hook(str, _text)
+    # For str itself only: registered by class, it would take the words of every StrEnum as well.
+    converter.register_structure_hook_func(lambda hint: hint is str, _text)
     converter.register_unstructure_hook_factory(_is_shape, partial(_unstructure, converter))
     converter.register_structure_hook_factory(_is_shape, partial(_structure, converter))
     return converter

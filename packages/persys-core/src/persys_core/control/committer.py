@@ -3,10 +3,15 @@
 Every commit also expects the cluster marker to be the one that this replica started with; a
 commit of a singleton loop also expects its leader's record (decisions §3, commits). A lost race
 brings the present records into the view, so that the loser decides anew without another read.
+
+Only other replicas are raced with. What this replica has under way is known here: whoever would
+meet it waits for its end and then decides on what it left, and few decide at a time. Otherwise a
+burst of requests would spend its tries on itself: on three nodes, three of them win per round.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Mapping
 from typing import TypeVar
@@ -37,6 +42,8 @@ __all__ = ["Committer", "ConflictLimitError", "LeadershipLostError"]
 
 T = TypeVar("T")
 
+DECIDING_AT_ONCE = 16
+
 
 class LeadershipLostError(Exception):
     """This replica no longer leads; the loop that meets it stops, nothing was written."""
@@ -61,6 +68,12 @@ class Committer:
     marker_revision: int = field(default=0, init=False)
     """Creation revision of the marker that this replica serves; 0 before the start."""
 
+    _deciding: asyncio.Semaphore = field(
+        factory=lambda: asyncio.Semaphore(DECIDING_AT_ONCE), init=False
+    )
+    _under_way: dict[Key, asyncio.Event] = field(factory=dict, init=False)
+    """Per key that a commit of ours is writing at the moment: set at that commit's end."""
+
     async def commit(
         self, tx: Transaction, leadership: Leadership | None = None
     ) -> Committed | Conflict:
@@ -68,12 +81,20 @@ class Committer:
         if not tx.writes:
             return Committed(self._view.revision)
         commit = self._sealed(tx, leadership)
+        ended = asyncio.Event()
+        written = dict.fromkeys((write.key for write in commit.writes), ended)
+        self._under_way.update(written)
         try:
             result = await self._store.commit(commit)
+            self._learn(commit, result)
         except StoreUnavailableError as error:
             self._on_failure(error)
             raise
-        self._learn(commit, result)
+        finally:
+            for key in written:
+                if self._under_way.get(key) is ended:
+                    del self._under_way[key]
+            ended.set()
         if isinstance(result, Conflict):
             self._refuse_foreign(result.current, leadership)
         return result
@@ -84,13 +105,25 @@ class Committer:
         leadership: Leadership | None = None,
     ) -> T:
         """Decide and commit until it holds; each lost race means that somebody else got on."""
-        for _ in range(self._attempts):
-            tx, answer = decide()
-            if isinstance(await self.commit(tx, leadership), Committed):
-                return answer
+        async with self._deciding:
+            for _ in range(self._attempts):
+                tx, answer = await self._decide_in_peace(decide)
+                if isinstance(await self.commit(tx, leadership), Committed):
+                    return answer
         raise ConflictLimitError(
             f"gave up after {self._attempts} lost races with other writers; try again"
         )
+
+    async def _decide_in_peace(
+        self, decide: Callable[[], tuple[Transaction, T]]
+    ) -> tuple[Transaction, T]:
+        """A decision that rests on nothing that this replica is changing at the moment."""
+        while True:
+            tx, answer = decide()
+            met = next((e.key for e in tx.expects if e.key in self._under_way), None)
+            if met is None:
+                return tx, answer
+            await self._under_way[met].wait()
 
     def _sealed(self, tx: Transaction, leadership: Leadership | None) -> Commit:
         expects = tx.expects

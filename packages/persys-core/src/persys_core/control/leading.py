@@ -49,6 +49,7 @@ class LeadingLoops:
         self._view = scheduler.view
         self._leadership = leadership
         self._clock = scheduler.ports.clock
+        self._fenced_off = asyncio.Event()
         self._term = self._make_term(scheduler, leadership)
         self._reconciler = Reconciler(self._term)
         self._queue: WorkQueue[Work] = WorkQueue(
@@ -82,6 +83,7 @@ class LeadingLoops:
             requeue=self._requeue,
             may_act=lambda: scheduler.modes.may_act,
             may_move=scheduler.monitor.may_move,
+            step_down=self._fenced_off.set,
         )
 
     def _make_loops(self, on_bug: Callable[[object, Exception], None]) -> dict[str, PeriodicLoop]:
@@ -113,14 +115,15 @@ class LeadingLoops:
         ]
         tasks = [asyncio.create_task(body) for body in bodies]
         lost = asyncio.create_task(self._scheduler.ports.membership.lost(self._leadership))
+        fenced_off = asyncio.create_task(self._fenced_off.wait())
         try:
-            await asyncio.wait((lost, *tasks), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((lost, fenced_off, *tasks), return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._ended = True
             self._view.unlisten(self._on_change)
-            for task in (lost, *tasks):
+            for task in (lost, fenced_off, *tasks):
                 task.cancel()
-            await asyncio.gather(lost, *tasks, return_exceptions=True)
+            await asyncio.gather(lost, fenced_off, *tasks, return_exceptions=True)
 
     # Nudges
 
@@ -146,9 +149,9 @@ class LeadingLoops:
 
     def node_changed(self, node_id: NodeId) -> None:
         """The node's condition changed: everything on it is looked at."""
-        for workload_id in self._view.assigned_to(node_id):
+        for workload_id in sorted(self._view.assigned_to(node_id)):
             self.nudge(workload_work(workload_id))
-        for workload_id in self._view.buried_at(node_id):
+        for workload_id in sorted(self._view.buried_at(node_id)):
             self.nudge(tombstone_work(node_id, workload_id))
 
     def _requeue(self, work: Work, delay: timedelta) -> None:

@@ -47,7 +47,7 @@ def ledger_differences(view: ClusterView) -> Mapping[NodeId, Allocation]:
     recorded = {node: stored.value for node, stored in view.all(Kind.ALLOCATION).items()}
     return {
         node: expected.get(node, Allocation(node))
-        for node in expected.keys() | recorded.keys()
+        for node in sorted(expected.keys() | recorded.keys())
         if expected.get(node, Allocation(node)) != recorded.get(node, Allocation(node))
     }
 

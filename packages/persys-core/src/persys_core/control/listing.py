@@ -90,14 +90,14 @@ class Listing:
         )
 
     def _take_absent(self, node_id: NodeId, reported: set[WorkloadId], at: datetime) -> None:
-        for workload_id in self._view.assigned_to(node_id) - reported:
+        for workload_id in sorted(self._view.assigned_to(node_id) - reported):
             assignment = self._view.assignment(workload_id)
             if assignment is None or assignment.value.created_at > at:
                 continue
             self._observations.record(workload_id, Observation(node_id, None, at))
             if not self._rests(workload_id):
                 self._nudge(workload_work(workload_id))
-        for workload_id in self._view.buried_at(node_id):
+        for workload_id in sorted(self._view.buried_at(node_id)):
             self._nudge(tombstone_work(node_id, workload_id))
 
     def _rests(self, workload_id: WorkloadId) -> bool:

@@ -140,14 +140,17 @@ class PeriodicLoop:
 
 
 async def _set_or_elapsed(event: asyncio.Event, duration: timedelta, clock: Clock) -> None:
-    """Wait until ``event`` is set or ``duration`` has passed; others run in any case."""
-    waits = [asyncio.create_task(clock.sleep(duration)), asyncio.create_task(event.wait())]
+    """Wait until ``event`` is set, which it is at the latest when ``duration`` has passed."""
+    alarm = asyncio.create_task(_set_after(event, duration, clock))
     try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        await event.wait()
     finally:
-        for wait in waits:
-            wait.cancel()
-        await asyncio.gather(*waits, return_exceptions=True)
+        alarm.cancel()
+
+
+async def _set_after(event: asyncio.Event, duration: timedelta, clock: Clock) -> None:
+    await clock.sleep(duration)
+    event.set()
 
 
 class LoopLag:

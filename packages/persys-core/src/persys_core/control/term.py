@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from attrs import frozen
 
 from persys_core.control.agent_calls import AgentCalls, NodeReach
-from persys_core.control.committer import Committer
+from persys_core.control.committer import Committer, LeadershipLostError
 from persys_core.control.config import SchedulerConfig, SchedulerPorts
 from persys_core.control.events import EventPublisher
 from persys_core.control.node_views import NodeViews
@@ -54,6 +54,8 @@ class Term:
     requeue: Callable[[Work, timedelta], None]
     may_act: Callable[[], bool]
     may_move: Callable[[NodeId], bool]
+    step_down: Callable[[], None]
+    """Ends the term: the store does not know this leader (any more)."""
 
     @property
     def epoch(self) -> int:
@@ -73,7 +75,13 @@ class Term:
 
     async def commit(self, tx: Transaction) -> bool:
         """Commit under the fence; False where another writer was first (decide anew)."""
-        result: Committed | Conflict = await self.committer.commit(tx, self.leadership)
+        try:
+            result: Committed | Conflict = await self.committer.commit(tx, self.leadership)
+        except LeadershipLostError:
+            # A lease that still runs is worth nothing without its fence (a restored store lacks
+            # the record of who was elected after the backup): campaign for a new one.
+            self.step_down()
+            raise
         return isinstance(result, Committed)
 
     def until(self, at: datetime | None, otherwise: timedelta) -> timedelta:

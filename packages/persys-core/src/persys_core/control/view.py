@@ -94,7 +94,7 @@ class ClusterView:
         """Replace everything by ``snapshot``; what it lacks is gone, and listeners hear of it."""
         before = {Key(kind, id_) for kind, records in self._records.items() for id_ in records}
         self._removed.clear()
-        for key in before - snapshot.records.keys():
+        for key in sorted(before - snapshot.records.keys(), key=str):
             self._set(key, None)
         for key, stored in snapshot.records.items():
             if self.get(key) != stored:

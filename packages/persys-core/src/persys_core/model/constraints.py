@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from functools import lru_cache
 
 from attrs import field, frozen
 
@@ -83,6 +84,13 @@ def parse_constraints(metadata: Mapping[str, str]) -> PlacementConstraints:
     Raises ``InvalidInputError`` that names every malformed key, what it holds and what is
     accepted; a malformed wish is never quietly ignored.
     """
+    return _parsed(tuple(metadata.items()))
+
+
+@lru_cache(maxsize=8192)
+def _parsed(items: tuple[tuple[str, str], ...]) -> PlacementConstraints:
+    """The same wishes are read at every look at a workload, so they are remembered."""
+    metadata = dict(items)
     errors = list(constraint_errors(metadata))
     if errors:
         raise InvalidInputError(errors)

@@ -50,4 +50,5 @@ def scrubbed(text: str, secrets: Iterable[str]) -> str:
     """``text`` without the given secret values and without credentials inside URLs."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, MASK)
-    return _URL_CREDENTIALS.sub(rf"\g<scheme>{MASK}@", text)
+    # Most texts have no URL in them, and this is called for every report of every listing.
+    return _URL_CREDENTIALS.sub(rf"\g<scheme>{MASK}@", text) if "@" in text else text

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from attrs import frozen
 
@@ -65,6 +65,7 @@ _LOST_IN_RUNTIME = re.compile(
 _DELETE_OF_UNKNOWN = re.compile(r"failed to delete workload .*workload not found", re.DOTALL)
 _ENDED = re.compile(r"\bexited with code|\A\s*dead:")
 _RESTS_AFTER_SUCCESS = (RestartPolicy.NO, RestartPolicy.ON_FAILURE)
+_RESTART_TAKES = timedelta(seconds=10)
 _STDERR_TAIL = 300
 
 
@@ -166,7 +167,30 @@ def _exited_well(report: AgentReport) -> bool:
     """Whether it ended with exit code 0; one that was only created has that code too."""
     if report.metadata.get("container.exit_code") != "0":
         return False
-    return report.metadata.get("container.state", report.message).strip() == "exited"
+    exited = report.metadata.get("container.state", report.message).strip() == "exited"
+    return exited and not _is_being_restarted(report)
+
+
+def _is_being_restarted(report: AgentReport) -> bool:
+    """Whether the agent itself stopped it a moment ago, to start it again (agent defect 5).
+
+    Agents note such a restart and never clear the note, so how long ago it ended counts as well.
+    Both instants are of the agent's own clock.
+    """
+    if report.metadata.get("pending_recovery_action") != "restart":
+        return False
+    finished_at = _instant(report.metadata.get("container.finished_at", ""))
+    if finished_at is None or report.reported_at is None:
+        return False
+    return report.reported_at - finished_at < _RESTART_TAKES
+
+
+def _instant(text: str) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo else None
 
 
 def _last_error(report: AgentReport) -> str:

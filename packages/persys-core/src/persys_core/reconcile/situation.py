@@ -175,7 +175,7 @@ def assess(known: Known, around: Circumstances) -> Situation:
         pinned=around.pinned,
         recorded=_is_recorded(workload, status, seen, assignment),
         delete_sent=_delete_sent(status, now, timing),
-        poll_due=intent is not None and (seen is None or now - seen.at >= timing.poll_interval),
+        poll_due=intent is not None and now - _asked_at(intent, seen) >= timing.poll_interval,
     )
 
 
@@ -185,6 +185,17 @@ def is_underway(intent: Intent, epoch: int, now: datetime) -> bool:
     ``epoch`` is the present leader's.
     """
     return (intent.unanswered or intent.epoch != epoch) and now < intent.deadline
+
+
+def _asked_at(intent: Intent, seen: Seen | None) -> datetime:
+    """When something was last learnt of an open call.
+
+    Absence from a list is nothing: lists hide tasks in flight, and come so often with short
+    intervals that they would put the question off for ever.
+    """
+    if seen is None or (seen.sighting.state is ObservedState.MISSING and not seen.by_query):
+        return intent.committed_at
+    return seen.at
 
 
 def _is_confirmed(seen: Seen | None, status: StatusRecord) -> bool:
