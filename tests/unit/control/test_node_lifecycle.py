@@ -169,3 +169,18 @@ async def test_node_comes_and_goes_events(clock: VirtualClock) -> None:
         await driver.wait(minutes=2)
         kinds = [event.type.value for event in await driver.events() if event.node_id == "n1"]
         assert kinds == ["NodeJoined", "NodeLost", "NodeReady"]
+
+
+@virtual_time()
+async def test_clean_stop_lets_calls_under_way_end(clock: VirtualClock) -> None:
+    """A scheduler that is stopped in the middle of an apply makes the call that it announced, so
+    that its successor has nothing to wait out."""
+    async with running_cluster(clock, machine("n1"), replicas=2) as driver:
+        first, second = driver.cluster.replicas
+        await driver.apply("w")
+        await asyncio.sleep(0)
+        await driver.cluster.stop_replica(first)
+        await driver.wait(seconds=10)
+        assert second.scheduler.is_leader
+        assert await driver.status("w") == "Running"
+        assert driver.calls("apply", "w") == 1

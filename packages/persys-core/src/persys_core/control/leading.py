@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -124,6 +125,17 @@ class LeadingLoops:
             for task in (lost, fenced_off, *tasks):
                 task.cancel()
             await asyncio.gather(lost, fenced_off, *tasks, return_exceptions=True)
+
+    async def finish(self, patience: timedelta) -> None:
+        """Let the looks that are under way come to their end, and begin no other.
+
+        A call whose intent is committed is made, so that a clean stop leaves nothing that the
+        next leader has to wait out. What is not done after ``patience`` is given up.
+        """
+        self._ended = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience.total_seconds()):
+                await self._queue.stop(drain=False)
 
     # Nudges
 

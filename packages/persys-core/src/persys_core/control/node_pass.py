@@ -56,7 +56,10 @@ class NodePass:
             return False
         if self._term.reach.blocked_until(node_id) is not None:
             return False
-        fresh = self._term.node_views.listed_within(node_id, self._term.config.reconcile_interval)
+        # Half an interval: a listing that came a little late must not cost the next one too.
+        fresh = self._term.node_views.listed_within(
+            node_id, self._term.config.reconcile_interval / 2
+        )
         return not fresh or not self._is_listed(node_id)
 
     def _is_listed(self, node_id: NodeId) -> bool:

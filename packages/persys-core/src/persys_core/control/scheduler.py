@@ -223,6 +223,12 @@ class Scheduler:
     async def stop(self) -> None:
         """End the loops, resign, and leave everything else as it is."""
         self.ready.clear()
+        if self._leading is not None:
+            await self._leading.finish(self.config.agent_rpc_timeout)
+        await self.abandon()
+
+    async def abandon(self) -> None:
+        """End everything at once, as a crash would; calls under way are cut off."""
         for task in reversed(self._tasks):
             task.cancel()
         for task in reversed(self._tasks):

@@ -110,7 +110,7 @@ class SimulatedCluster:
         """The replica's process dies: nothing is handed over, its lease runs out."""
         replica.is_up = False
         replica.membership.close()
-        await replica.scheduler.stop()
+        await replica.scheduler.abandon()
 
     async def stop_replica(self, replica: Replica) -> None:
         """The replica ends cleanly and resigns."""
