@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from attrs import evolve
@@ -173,6 +173,21 @@ def test_completed_depends_on_the_restart_policy(
 ) -> None:
     """Exit 0 is the end under ``no`` and ``on-failure`` alone (decisions, values: Completed)."""
     assert see(report(STOPPED, "exited", EXITED_0), workload(restart=restart)).state is expected
+
+
+@pytest.mark.parametrize(
+    ("since", "expected"), [(0, ObservedState.STOPPED), (60, ObservedState.COMPLETED)]
+)
+def test_a_restart_by_the_agent_itself_is_no_end(since: int, expected: ObservedState) -> None:
+    """An agent stops what was pending for too long and starts it again: an exit code of 0 in
+    between says nothing. The note of it stays for ever, so later ends do count."""
+    noted = {
+        **EXITED_0,
+        "pending_recovery_action": "restart",
+        "container.finished_at": T0.isoformat(),
+    }
+    seen = evolve(report(STOPPED, "exited", noted), reported_at=T0 + timedelta(seconds=since))
+    assert see(seen).state is expected
 
 
 def test_what_was_told_to_stop_did_not_complete() -> None:

@@ -296,9 +296,9 @@ def test_an_unsupported_type_fails_as_runtime_not_available() -> None:
 
 
 def test_a_reboot_keeps_the_state_and_starts_what_should_run() -> None:
-    """Rows survive, containers stop, and the first local pass starts them again."""
+    """Rows survive, everything stops, and the first local pass starts a project again."""
     machine = Machine()
-    machine.apply()
+    machine.apply(of=spec(body=ComposeSpec(inline_yaml="services: {}")))
     machine.apply("w2", desired=DesiredState.STOPPED)
     machine.wait(5)
     machine.model.power_off(machine.now)
@@ -308,6 +308,20 @@ def test_a_reboot_keeps_the_state_and_starts_what_should_run() -> None:
     machine.wait(5)
     assert machine.model.running(machine.now) == {"w1": "r1"}
     assert machine.model.actions(machine.now) == ()
+
+
+def test_a_container_that_lost_its_machine_did_not_end_well() -> None:
+    """After a loss of power its exit code is 255, so that it is not taken for completed."""
+    machine = Machine()
+    machine.apply()
+    machine.wait(5)
+    machine.model.power_off(machine.now)
+    machine.wait(60)
+    machine.model.power_on(machine.now)
+    report = machine.model.status("w1", machine.now)
+    assert report is not None
+    assert report.state is AgentState.FAILED
+    assert report.metadata["container.exit_code"] == "255"
 
 
 def test_a_wiped_machine_comes_back_empty() -> None:

@@ -96,7 +96,7 @@ class WorkloadAdmission:
             )
         changed = self._changed(workload, request)
         if changed == workload:
-            return Transaction(), ApplyAnswer(
+            return Transaction().expecting(Key.workload(workload.id), stored), ApplyAnswer(
                 ApplyOutcomeKind.UNCHANGED, workload.revision_id, self._node_of(workload.id)
             )
         return self._store_change(workload, changed)
@@ -187,7 +187,8 @@ class WorkloadAdmission:
         if force or self._view.assignment(workload_id) is None:
             return self._remove(workload_id, force)
         if stored.value.desired_state is DesiredState.DELETED:
-            return Transaction(), DeleteAnswer("Deleting")
+            compared = Transaction().expecting(Key.workload(workload_id), stored)
+            return compared, DeleteAnswer("Deleting")
         now = self._clock.now()
         changed = evolve(stored.value, desired_state=DesiredState.DELETED, updated_at=now)
         status = transitions.deleting(self._status_of(stored.value, now), now)

@@ -80,6 +80,9 @@ class Committer:
         """Commit once. With ``leadership`` the commit is fenced, and refused after its loss."""
         if not tx.writes:
             return Committed(self._view.revision)
+        return await self._commit(tx, leadership)
+
+    async def _commit(self, tx: Transaction, leadership: Leadership | None) -> Committed | Conflict:
         commit = self._sealed(tx, leadership)
         ended = asyncio.Event()
         written = dict.fromkeys((write.key for write in commit.writes), ended)
@@ -104,11 +107,15 @@ class Committer:
         decide: Callable[[], tuple[Transaction, T]],
         leadership: Leadership | None = None,
     ) -> T:
-        """Decide and commit until it holds; each lost race means that somebody else got on."""
+        """Decide and commit until it holds; each lost race means that somebody else got on.
+
+        What a decision to write nothing rests on is compared all the same: an *unchanged* that
+        comes from a view which is late would lose the wish that it answers.
+        """
         async with self._deciding:
             for _ in range(self._attempts):
                 tx, answer = await self._decide_in_peace(decide)
-                if isinstance(await self.commit(tx, leadership), Committed):
+                if not tx.expects or isinstance(await self._commit(tx, leadership), Committed):
                     return answer
         raise ConflictLimitError(
             f"gave up after {self._attempts} lost races with other writers; try again"
@@ -160,6 +167,9 @@ class Committer:
 
     def _learn(self, commit: Commit, result: Committed | Conflict) -> None:
         match result:
+            case Committed() if not commit.writes:
+                # Compared only: what the view has not seen yet may lie before this revision.
+                return
             case Committed(revision):
                 self._view.take_own(
                     revision, [self._change(write, revision) for write in commit.writes]

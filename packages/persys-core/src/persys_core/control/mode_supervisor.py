@@ -33,6 +33,7 @@ from persys_core.ports.cluster_store import (
     Kind,
     Put,
     Record,
+    Snapshot,
     StoreUnavailableError,
     Versioned,
 )
@@ -123,6 +124,20 @@ class ModeSupervisor:
         self.report(ModeEvent.PROBE_OK)
         self.report(*judge_store(self._known, Found(_marker_of(marker), revision=revision)))
         self._remember(revision)
+
+    def is_ours(self, snapshot: Snapshot) -> bool:
+        """Whether ``snapshot`` shows this replica's cluster; else the mode says so.
+
+        Its revision proves nothing: it may have been on its way for a while.
+        """
+        if self._known is None:
+            return True
+        marker = _marker_of(snapshot.records.get(Key.marker()))
+        event, detail = judge_store(self._known, Found(marker, revision=self._known.revision))
+        if event is ModeEvent.DATA_WHOLE:
+            return True
+        self.report(event, detail)
+        return False
 
     def _remember(self, revision: int) -> None:
         if self._known is not None and self.state.mode is OperatingMode.NORMAL:

@@ -42,7 +42,13 @@ from persys_core.nodes.eviction import EvictionPolicy
 from persys_core.placement.fleet import Fleet
 from persys_core.placement.placer import Placer
 from persys_core.placement.reservations import Reservations
-from persys_core.ports.cluster_store import Kind, Resync, StoreUnavailableError, WatchBatch
+from persys_core.ports.cluster_store import (
+    Kind,
+    Resync,
+    Snapshot,
+    StoreUnavailableError,
+    WatchBatch,
+)
 from persys_core.ports.events import EventLog
 from persys_core.ports.membership import Leadership
 from persys_core.ports.observer import Metric
@@ -122,6 +128,8 @@ class Scheduler:
         self._lag = LoopLag(ports.clock)
         self._leading: LeadingLoops | None = None
         self._leader_id = ""
+        self._is_foreign = False
+        """Whether the watch shows a store that is not ours."""
         self._tasks: list[asyncio.Task[None]] = []
         self._own_loops = self._make_loops()
         self.ready = asyncio.Event()
@@ -287,13 +295,26 @@ class Scheduler:
     def _take(self, event: WatchBatch | Resync) -> None:
         self.reads.connected = True
         match event:
+            case WatchBatch() if self._is_foreign:
+                return
             case WatchBatch(revision, changes):
                 self.view.apply(revision, changes)
             case Resync(snapshot):
-                self.view.load(snapshot)
-                if self._leading is not None:
-                    self._leading.audit_soon()
+                self._load(snapshot)
         self.reads.confirm()
+
+    def _load(self, snapshot: Snapshot) -> None:
+        """Replace the view, unless this is not our data, or older than what is known.
+
+        An empty view, filled again piece by piece, would look like a cluster whose nodes left. So
+        the last good one is kept until the data is back, which a further Resync tells.
+        """
+        self._is_foreign = not self.modes.is_ours(snapshot)
+        if self._is_foreign or snapshot.revision < self.view.revision:
+            return
+        self.view.load(snapshot)
+        if self._leading is not None:
+            self._leading.audit_soon()
 
     # Leadership
 
@@ -338,8 +359,7 @@ class Scheduler:
             except StoreUnavailableError:
                 await self.ports.clock.sleep(RETRY_STORE_AFTER)
                 continue
-            if snapshot.revision >= self.view.revision:
-                self.view.load(snapshot)
+            self._load(snapshot)
             return
 
     # Nudges

@@ -34,6 +34,7 @@ __all__ = ["MemoryMembership"]
 
 DEFAULT_TTL = timedelta(seconds=15)
 RENEWALS_PER_TTL = 3
+_LEAST_WAIT = 0.001
 
 _TakingOffice: TypeAlias = "asyncio.Task[Leadership | None]"
 
@@ -216,7 +217,8 @@ class MemoryMembership:
 
     async def _until(self, happened: asyncio.Event, deadline: float) -> None:
         """Wait for the event or for the monotonic deadline, whichever comes first."""
-        seconds = max(0.0, deadline - self._clock.monotonic())
+        # Never less: a clock that counts whole ticks would not get past the rest of one.
+        seconds = max(_LEAST_WAIT, deadline - self._clock.monotonic())
         waits = (
             asyncio.create_task(happened.wait()),
             asyncio.create_task(self._clock.sleep(timedelta(seconds=seconds))),

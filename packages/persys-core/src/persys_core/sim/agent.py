@@ -19,7 +19,7 @@ from attrs import frozen
 from persys_core.control.requests import Heartbeat, RegisterNode
 from persys_core.model.ids import RevisionId, WorkloadId
 from persys_core.model.observation import AgentReport, AgentState, TaskStatus
-from persys_core.model.states import WorkloadType
+from persys_core.model.states import DesiredState, WorkloadType
 from persys_core.ports.agents import ApplyRequest, DeleteRequest
 from persys_core.sim.agent_agenda import Agenda
 from persys_core.sim.agent_behaviour import FaultPlan
@@ -297,7 +297,7 @@ class AgentModel:
         if stale := self._stale(request.epoch):
             return stale
         behaviour = self.plan.behaviour(request.workload_id, request.spec, self._rng)
-        if behaviour.refusal:
+        if behaviour.refusal and request.desired_state is DesiredState.RUNNING:
             return (
                 "failed to apply workload: [RESOURCE_QUOTA_EXCEEDED] Insufficient system resources"
                 f" to admit workload (workload: {request.workload_id}): {behaviour.refusal}"

@@ -1,8 +1,9 @@
 """How a simulated workload behaves: whether its image exists, whether it crashes, how long it runs.
 
 Decided here: what the words in an image's name mean, so that a demo or a test can ask for a
-failure by naming it. A plan may also give single workloads a behaviour of their own, or let a
-share of all creations fail. Chance comes in as a generator.
+failure by naming it. A container whose command ends in ``exit N`` ends as well, with that code.
+A plan may also give single workloads a behaviour of their own, or let a share of all creations
+fail. Chance comes in as a generator.
 
 ==========  =====================================================================
 word        behaviour
@@ -21,6 +22,7 @@ refuse      the call itself is refused
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 
@@ -32,6 +34,7 @@ from persys_core.model.spec import ComposeSpec, ContainerSpec, VmSpec, WorkloadS
 __all__ = ["Behaviour", "FaultPlan", "image_names"]
 
 _OUT_OF_CPU = "CPU utilization 97.0% exceeds 80%"
+_EXIT = re.compile(r"\bexit ([0-9]{1,3})\s*\Z")
 
 
 @frozen
@@ -81,7 +84,8 @@ class FaultPlan:
         name = images.lower()
         first, last = self.run_for
         fails = "flaky" in name and flaky < self.flaky_rate
-        ends = any(word in name for word in ("crash", "exit0", "job"))
+        commanded = _commanded_exit(spec)
+        ends = commanded is not None or any(word in name for word in ("crash", "exit0", "job"))
         return Behaviour(
             refusal=_OUT_OF_CPU if "refuse" in name else "",
             admission_error=_OUT_OF_CPU if "outofcpu" in name else "",
@@ -89,7 +93,7 @@ class FaultPlan:
             start_error="device or resource busy" if "nostart" in name else "",
             slow="slow" in name,
             exit_after=first + (last - first) * length if ends else None,
-            exit_code=1 if "crash" in name else 0,
+            exit_code=1 if "crash" in name else commanded or 0,
         )
 
 
@@ -103,6 +107,14 @@ def image_names(spec: WorkloadSpec) -> tuple[str, ...]:
             return tuple(line[6:].strip(" \"'") for line in lines if line.startswith("image:"))
         case VmSpec(os_image=image, name=name):
             return (image, name)
+
+
+def _commanded_exit(spec: WorkloadSpec) -> int | None:
+    """The code that the command itself ends with; ``None`` where it says nothing of the kind."""
+    if not isinstance(spec.body, ContainerSpec) or not spec.body.command:
+        return None
+    match = _EXIT.search(spec.body.command[-1])
+    return int(match[1]) if match else None
 
 
 def _create_error(images: str, flaky_fails: bool) -> str:

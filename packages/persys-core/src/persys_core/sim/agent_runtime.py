@@ -22,6 +22,7 @@ from persys_core.sim.agent_journal import Happening, Journal
 
 __all__ = ["Look", "Phase", "Runtime", "RuntimeObject"]
 
+_LOST_WITH_THE_MACHINE = 255
 _FIRST_RESTART = timedelta(seconds=1)
 _LONGEST_RESTART = timedelta(minutes=1)
 _STABLE_RUN = timedelta(seconds=10)
@@ -127,9 +128,12 @@ class Runtime:
             self._journal.write(now, Happening.REMOVED, workload_id, found.revision_id)
 
     def stop_all(self, now: datetime) -> None:
-        """The machine goes down."""
-        for workload_id in self.objects:
+        """The machine loses power: containers are later found to have exited with code 255."""
+        for workload_id, found in self.objects.items():
+            was_up = found.phase in (Phase.RUNNING, Phase.RESTARTING)
             self.stop(workload_id, now)
+            if was_up and found.spec.type is WorkloadType.CONTAINER:
+                found.exit_code = _LOST_WITH_THE_MACHINE
 
     def look(self, workload_id: WorkloadId, kind: WorkloadType) -> Look:
         """What the runtime of ``kind`` answers when it is asked for this object."""

@@ -100,4 +100,3 @@ def _intent(intent: Intent) -> str:
 
 def _amounts(resources: Resources) -> str:
     return ",".join(f"{name}={amount}" for name, amount in resources)
-

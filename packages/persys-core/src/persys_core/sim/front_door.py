@@ -44,8 +44,8 @@ class FrontDoor:
             return await work(replica.scheduler)
 
         task = asyncio.ensure_future(answer())
-        calls.add(task)  # type: ignore[arg-type]
-        task.add_done_callback(calls.discard)  # type: ignore[arg-type]
+        calls.add(task)
+        task.add_done_callback(calls.discard)
         try:
             return await task
         except asyncio.CancelledError:
@@ -61,6 +61,13 @@ class FrontDoor:
         for task in tuple(self._calls.get(replica, ())):
             task.cancel()
         await self._cluster.crash(replica)
+
+    async def stop(self, replica: Replica) -> None:
+        """The replica ends cleanly; calls that are open end without an answer."""
+        replica.is_up = False
+        for task in tuple(self._calls.get(replica, ())):
+            task.cancel()
+        await self._cluster.stop_replica(replica)
 
     def _choose(self) -> Replica:
         up = [replica for replica in self._cluster.replicas if replica.is_up]

@@ -51,7 +51,8 @@ class Finding:
 class Scene:
     """Everything that a checker may look at.
 
-    ``running``: what really runs on each machine, as far as the journals were read. ``exits``: the
+    ``was_lost_at``: when a node that had been lost was last heard again. ``running``: what really
+    runs on each machine, as far as the journals were read. ``exits``: the
     (node, workload, revision) that once ended with code 0. ``strays``: the (node, workload) at
     which a message arrived that nobody waited for any more; agents cannot tell such a message
     from a wanted one, so what it leaves behind is no fault of the scheduler.
@@ -62,6 +63,9 @@ class Scene:
     liveness: Liveness
     config: SchedulerConfig
     now: Callable[[], datetime]
+    left_alone_until: Callable[[NodeId], datetime | None]
+    """Until when the leader spares an agent that did not answer it."""
+    was_lost_at: dict[NodeId, datetime] = field(factory=dict)
     running: dict[NodeId, dict[WorkloadId, RevisionId]] = field(factory=dict)
     exits: set[tuple[NodeId, WorkloadId, RevisionId]] = field(factory=set)
     strays: set[tuple[NodeId, WorkloadId]] = field(factory=set)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from attrs import evolve, frozen
 
@@ -25,12 +25,23 @@ from persys_core.model.workload import (
 )
 from persys_core.nodes.liveness import lost_at
 from persys_core.ports.agents import ApplyRequest, DeleteRequest
-from persys_core.ports.cluster_store import Key
+from persys_core.ports.cluster_store import Key, Record
 from persys_core.retry.failure import is_node_bound
 from persys_core.sim.invariants import Finding, Rule, Scene
 from persys_core.sim.mirror import Step, Touched
 
-__all__ = ["Announcements", "budget", "current_epoch", "new_intents", "patience", "wanted"]
+__all__ = [
+    "Announcements",
+    "budget",
+    "current_epoch",
+    "is_lost",
+    "new_intents",
+    "patience",
+    "wanted",
+]
+
+
+_COMMIT_TRAVELS = timedelta(seconds=10)
 
 
 @frozen
@@ -58,16 +69,17 @@ class Announcements:
         stops = request.desired_state is DesiredState.STOPPED
         action = IntentAction.APPLY_STOPPED if stops else IntentAction.APPLY_RUNNING
         yield from self._called(
-            _Announced(
-                node_id, request.workload_id, action, request.revision_id, request.epoch
-            )
+            _Announced(node_id, request.workload_id, action, request.revision_id, request.epoch)
         )
 
     def deleted(self, node_id: NodeId, request: DeleteRequest) -> Iterator[Finding]:
         """A delete is being sent; its request has no revision, so any announced one will do."""
         for known in self._open:
             if (known.node_id, known.workload_id, known.epoch, known.action) == (
-                node_id, request.workload_id, request.epoch, IntentAction.DELETE
+                node_id,
+                request.workload_id,
+                request.epoch,
+                IntentAction.DELETE,
             ):
                 yield from self._called(known)
                 return
@@ -123,9 +135,7 @@ def budget(scene: Scene, step: Step) -> Iterator[Finding]:
     limit = scene.config.retry.max_attempts
     for before, after in _status_changes(step):
         if after.retry.attempts > limit:
-            yield Finding(
-                Rule.PATIENCE, f"{after.retry.attempts} attempts of {limit}", (after.id,)
-            )
+            yield Finding(Rule.PATIENCE, f"{after.retry.attempts} attempts of {limit}", (after.id,))
         given_up = before is not None and before.retry.exhausted and after.retry.exhausted
         if given_up and _starts(before, after):
             yield Finding(Rule.PATIENCE, "it was given up and is started again", (after.id,))
@@ -144,21 +154,35 @@ def wanted(scene: Scene, step: Step) -> Iterator[Finding]:
 
 
 def new_intents(step: Step) -> Iterator[tuple[WorkloadId, Intent]]:
-    """The agent calls that a commit announces, of workloads and of tombstones."""
+    """The agent calls that a commit announces, of workloads and of tombstones.
+
+    A tombstone may carry on the open call of the assignment that it takes the place of.
+    """
+    known = [(_owner(each.before), _intent_of(each.before)) for each in step.touched]
     for change in step.touched:
-        before, after = change.before, change.after
-        if not isinstance(after, StatusRecord | Tombstone) or after.intent is None:
-            continue
-        known = before.intent if isinstance(before, StatusRecord | Tombstone) else None
-        if _is_new(known, after.intent):
-            workload_id = after.id if isinstance(after, StatusRecord) else after.workload_id
-            yield workload_id, after.intent
+        owner, intent = _owner(change.after), _intent_of(change.after)
+        if intent is not None and not any(
+            owner == other and not _is_new(before, intent) for other, before in known
+        ):
+            yield owner, intent
+
+
+def _intent_of(record: Record | None) -> Intent | None:
+    return record.intent if isinstance(record, StatusRecord | Tombstone) else None
+
+
+def _owner(record: Record | None) -> WorkloadId:
+    match record:
+        case StatusRecord():
+            return record.id
+        case Tombstone():
+            return record.workload_id
+        case _:
+            return ""
 
 
 def _announced(workload_id: WorkloadId, intent: Intent) -> _Announced:
-    return _Announced(
-        intent.node_id, workload_id, intent.action, intent.revision_id, intent.epoch
-    )
+    return _Announced(intent.node_id, workload_id, intent.action, intent.revision_id, intent.epoch)
 
 
 def _is_new(known: Intent | None, intent: Intent) -> bool:
@@ -212,7 +236,8 @@ def _grave_without_cause(scene: Scene, step: Step, grave: Tombstone) -> Iterator
         yield Finding(Rule.NO_STRAY_STOP, "its data is to be deleted, no user said so", subjects)
     caused = (
         by_user
-        or _is_lost(scene, grave.node_id, step.at)
+        or is_lost(scene, grave.node_id, step.at)
+        or _was_lost_just_now(scene, grave.node_id, step.at)
         or _had_ended(step, grave)
         or _failed_there(step, grave)
     )
@@ -225,9 +250,16 @@ def _grave_without_cause(scene: Scene, step: Step, grave: Tombstone) -> Iterator
         )
 
 
-def _is_lost(scene: Scene, node_id: NodeId, now: datetime) -> bool:
+def is_lost(scene: Scene, node_id: NodeId, now: datetime) -> bool:
+    """Whether the node was silent for the whole grace, so that its work may move."""
     expired = scene.liveness.expired_since(node_id)
     return expired is not None and now >= lost_at(expired, scene.config.liveness)
+
+
+def _was_lost_just_now(scene: Scene, node_id: NodeId, now: datetime) -> bool:
+    """It was heard again while the commit that takes its work was on its way."""
+    heard_at = scene.was_lost_at.get(node_id)
+    return heard_at is not None and now - heard_at <= _COMMIT_TRAVELS
 
 
 def _had_ended(step: Step, grave: Tombstone) -> bool:

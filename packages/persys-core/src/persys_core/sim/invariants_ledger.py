@@ -89,8 +89,11 @@ def _is_excused(scene: Scene, node_id: NodeId, workload_id: str) -> bool:
 
 
 def _workloads_in(step: Step) -> tuple[str, ...]:
-    return tuple(_subject(change) for change in step.touched
-                 if change.key.kind in (Kind.ASSIGNMENT, Kind.WORKLOAD))
+    return tuple(
+        _subject(change)
+        for change in step.touched
+        if change.key.kind in (Kind.ASSIGNMENT, Kind.WORKLOAD)
+    )
 
 
 def _subject(change: Touched) -> str:

@@ -92,12 +92,6 @@ class Mirror:
         charges = {node: (old, self.charges(node)) for node, old in before.items()}
         return Step(at, revision, touched, charges)
 
-    def reload(self) -> None:
-        """The store's content was replaced: begin anew from what it holds."""
-        self._records = {kind: {} for kind in Kind}
-        self._charges = self.recount() if self._read_all() else {}
-        self.revision = self._backend.revision
-
     def get(self, key: Key) -> Versioned[Record] | None:
         """The record at ``key``."""
         return self._records[key.kind].get(key.id)
@@ -146,12 +140,6 @@ class Mirror:
     def _value(self, kind: Kind, record_id: str) -> Record | None:
         stored = self._records[kind].get(record_id)
         return stored.value if stored else None
-
-    def _read_all(self) -> bool:
-        snapshot = self._backend.snapshot()
-        for key, stored in snapshot.records.items():
-            self._records[key.kind][key.id] = stored
-        return bool(snapshot.records)
 
     def _follow(self, key: Key) -> Touched:
         before = self._value(key.kind, key.id)

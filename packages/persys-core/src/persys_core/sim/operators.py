@@ -29,6 +29,7 @@ from persys_core.model.states import DesiredState
 from persys_core.sim import workloads
 from persys_core.sim.front_door import FrontDoor
 from persys_core.sim.history import History
+from persys_core.sim.invariants import Finding, Rule
 from persys_core.sim.watcher import Watcher
 from persys_core.sim.wishes import ABSENT, Wish, Wishes
 
@@ -80,9 +81,8 @@ class People:
 
     def _choose(self) -> Coroutine[Any, Any, None] | None:
         alive = [w for w, owned in self._owned.items() if not owned.is_deleted]
-        if len(alive) < self.target:
-            if not alive or self.rng.random() < 0.8:
-                return self._create()
+        if len(alive) < self.target and (not alive or self.rng.random() < 0.8):
+            return self._create()
         if self.rng.random() < 0.05:
             return self._operate()
         return self._on_workload(self.rng.choice(alive)) if alive else None
@@ -106,9 +106,7 @@ class People:
             return None
         owned, dice = self._owned[workload_id], self.rng.random()
         if dice < 0.45:
-            change = self.rng.choice(
-                (workloads.new_image, workloads.resized, workloads.relabelled)
-            )
+            change = self.rng.choice((workloads.new_image, workloads.resized, workloads.relabelled))
             owned.spec = change(owned.spec, self.rng)
             return self._apply(workload_id, owned.spec, None)
         if dice < 0.50:
@@ -205,6 +203,12 @@ class People:
         for node_id in self.nodes():
             await self._cordon(node_id, cordoned=False)
 
+    async def give_up(self, workload_ids: list[WorkloadId]) -> None:
+        """Delete these, one after the other."""
+        for workload_id in workload_ids:
+            self._owned[workload_id].is_deleted = True
+            await self._delete(workload_id, force=False)
+
     # Both
 
     async def _ask(self, subject: str, send: _Deed, had_no_effect: Callable[[], None]) -> None:
@@ -216,6 +220,7 @@ class People:
         except _NO_EFFECT as error:
             had_no_effect()
             self.refused += 1
+            self._doubt(subject, error)
             self._note(subject, f"was refused: {error}"[:120])
         except (PersysError, TimeoutError) as error:
             self.unanswered += 1
@@ -223,6 +228,15 @@ class People:
         finally:
             self._busy.discard(subject)
         self.watcher.check_promise(subject)
+
+    def _doubt(self, subject: str, error: PersysError) -> None:
+        """*Not found* is a lie where the user was promised that it exists."""
+        if not self.watcher.data_is_whole or not isinstance(error, NotFoundError):
+            return
+        if ABSENT not in self.wishes.possible(subject):
+            self.watcher.report(
+                [Finding(Rule.NOTHING_LOST, f"its user was told: {error}", (subject,))]
+            )
 
     def _note(self, subject: str, text: str) -> None:
         self.history.add("people", (subject,), text)

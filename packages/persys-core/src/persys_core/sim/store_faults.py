@@ -167,4 +167,3 @@ class FaultyStore:
 
     def _is_away(self) -> bool:
         return self._weather.is_away or self.is_cut_off
-

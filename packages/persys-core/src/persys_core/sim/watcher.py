@@ -33,6 +33,7 @@ from persys_core.sim.invariants_calls import (
     Announcements,
     budget,
     current_epoch,
+    is_lost,
     patience,
     wanted,
 )
@@ -45,7 +46,14 @@ from persys_core.sim.wishes import Wishes
 __all__ = ["WatchedAgents", "Watcher"]
 
 COMMIT_RULES: tuple[CommitRule, ...] = (
-    capacity, one_assignment, current_epoch, patience, budget, ledger, promises, wanted,
+    capacity,
+    one_assignment,
+    current_epoch,
+    patience,
+    budget,
+    ledger,
+    promises,
+    wanted,
 )
 FULL_RULES: tuple[FullRule, ...] = (ledger_in_full, promises_in_full)
 _MOVES = (Kind.ASSIGNMENT, Kind.TOMBSTONE)
@@ -61,15 +69,21 @@ class Watcher:
         self._start = cluster.clock.now() - timedelta(seconds=cluster.clock.monotonic())
         self.mirror = Mirror(cluster.backend)
         self.scene = Scene(
-            self.mirror, wishes, cluster.liveness, cluster.config, cluster.clock.now
+            self.mirror,
+            wishes,
+            cluster.liveness,
+            cluster.config,
+            cluster.clock.now,
+            self._left_alone_until,
         )
         self.finding: Finding | None = None
         self.found = asyncio.Event()
         self.counts: Counter[str] = Counter()
         self.data_is_whole = True
-        """False while the store's content is taken away: promises cannot be held against it."""
+        """False while the store's content is taken away; the mirror keeps what it was."""
         self._announcements = Announcements()
         self._journals = JournalReader(cluster.machines, self.scene)
+        self._is_silent = False
         cluster.backend.on_commit(self._on_commit)
 
     def report(self, findings: Iterable[Finding]) -> None:
@@ -101,9 +115,14 @@ class Watcher:
             self._note(node_id, entry)
             self.report(findings)
 
-    def reload(self) -> None:
-        """The store's content was replaced."""
-        self.mirror.reload()
+    def watch_silence(self) -> None:
+        """From now on no commit may come (rule 9)."""
+        self._is_silent = True
+
+    def hears(self, node_id: NodeId) -> None:
+        """A word of the node arrives; was it lost until now?"""
+        if is_lost(self.scene, node_id, self._clock.now()):
+            self.scene.was_lost_at[node_id] = self._clock.now()
 
     # What the agents' port tells
 
@@ -112,7 +131,8 @@ class Watcher:
         self.counts["agent_applies"] += 1
         self._journals.sent(node_id, request.workload_id, Happening.APPLY)
         self._history.add(
-            "call", (request.workload_id, node_id),
+            "call",
+            (request.workload_id, node_id),
             f"{replica} applies {request.desired_state} {request.revision_id[:8]}"
             f" epoch {request.epoch}",
         )
@@ -124,7 +144,8 @@ class Watcher:
         self._journals.sent(node_id, request.workload_id, Happening.DELETE)
         data = " with data" if request.delete_volumes else ""
         self._history.add(
-            "call", (request.workload_id, node_id),
+            "call",
+            (request.workload_id, node_id),
             f"{replica} deletes{data} epoch {request.epoch}",
         )
         self.report(self._announcements.deleted(node_id, request))
@@ -141,15 +162,37 @@ class Watcher:
 
     def _on_commit(self, commit: Commit, revision: int) -> None:
         self.counts["commits"] += 1
+        if not self.data_is_whole:
+            self._judge_commit_to_nowhere(commit, revision)
+            return
         if any(write.key.kind in _MOVES for write in commit.writes):
             # What ran before this commit is judged by the tombstones from before it.
             self.read_journals()
         step = self.mirror.take(commit, revision, self._clock.now())
         self._write_down(step)
         self._announcements.note(step)
-        if self.data_is_whole:
-            for rule in COMMIT_RULES:
-                self.report(rule(self.scene, step))
+        self._judge_silence(step)
+        for rule in COMMIT_RULES:
+            self.report(rule(self.scene, step))
+
+    def _judge_commit_to_nowhere(self, commit: Commit, revision: int) -> None:
+        """A store without our data is nobody's to write to; only the election goes on there."""
+        for write in commit.writes:
+            self._history.add("nowhere", (write.key.id,), f"r{revision} {write.key}")
+            if write.key.kind is not Kind.LEADER:
+                text = f"{write.key} was written to a store that had lost its data"
+                self.report([Finding(Rule.NO_STRAY_STOP, text, (write.key.id,))])
+
+    def _left_alone_until(self, node_id: NodeId) -> datetime | None:
+        for replica in self._cluster.replicas:
+            if replica.is_up and replica.scheduler.is_leader:
+                return replica.scheduler.reach.blocked_until(node_id)
+        return None
+
+    def _judge_silence(self, step: Step) -> None:
+        for change in step.touched if self._is_silent else ():
+            text = f"a steady cluster wrote {described(change, step.revision)}"
+            self.report([Finding(Rule.STEADY, text, subjects_of(change))])
 
     def _write_down(self, step: Step) -> None:
         for change in step.touched:

@@ -38,7 +38,10 @@ def wish_of(workload: Workload | None) -> Wish | None:
 
 
 class Wishes:
-    """The right states of every workload and node that users and operators touched."""
+    """The right states of every workload and node that users and operators touched.
+
+    Size: a request about a workload or a node begins, ends in three ways, and is asked about.
+    """
 
     def __init__(self) -> None:
         self._workloads: dict[WorkloadId, Possible] = {}

@@ -33,8 +33,15 @@ from persys_core.sim.agent_settings import (
 __all__ = ["IMAGES", "machine", "new_image", "new_spec", "relabelled", "resized"]
 
 IMAGES = (
-    ("web", 60), ("job", 8), ("flaky", 8), ("crash", 5), ("missing", 3), ("slow", 4),
-    ("nostart", 2), ("outofcpu", 2), ("refuse", 2),
+    ("web", 60),
+    ("job", 8),
+    ("flaky", 8),
+    ("crash", 5),
+    ("missing", 3),
+    ("slow", 4),
+    ("nostart", 2),
+    ("outofcpu", 2),
+    ("refuse", 2),
 )
 """Image names, which say how they behave (``agent_behaviour``), with their weights."""
 _APPS = ("shop", "blog", "mail", "wiki")
