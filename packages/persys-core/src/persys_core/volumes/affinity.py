@@ -44,8 +44,9 @@ def _has_local_volume(spec: WorkloadSpec) -> bool:
 
 
 def _has_host_path(spec: WorkloadSpec) -> bool:
-    named = any(part in key and value for key, value in spec.metadata.items()
-                for part in _LOCAL_KEYS)
+    named = any(
+        part in key and value for key, value in spec.metadata.items() for part in _LOCAL_KEYS
+    )
     mounted = isinstance(spec.body, ContainerSpec) and any(
         not volume.read_only for volume in spec.body.volumes
     )
