@@ -1,4 +1,4 @@
-"""Fleets, nodes and requests from plain numbers, for tools that embed placement and nothing else."""
+"""Fleets, nodes and requests from plain numbers, for tools that embed placement alone."""
 
 from __future__ import annotations
 
