@@ -98,15 +98,31 @@ async def test_force_drops_the_tombstone(clock: VirtualClock) -> None:
 
 
 @virtual_time()
-async def test_force_deletes_at_once(clock: VirtualClock) -> None:
-    """Force removes the records without waiting for an agent that does not answer."""
+async def test_force_on_a_node_that_answers_is_still_owed(clock: VirtualClock) -> None:
+    """Force removes the records at once; a node that answers owes the delete and keeps the charge
+    until it is done, so nothing runs on unknown and uncharged."""
+    async with running_cluster(clock, machine("n1", cpu=1000)) as driver:
+        await driver.apply("w", container(cpu=1000))
+        await driver.wait(seconds=20)
+        assert await _delete(driver, "w", force=True) == "Tombstoned"
+        with pytest.raises(NotFoundError):
+            await driver.view("w")
+        assert (await driver.apply("next", container(cpu=1000))).node_id == ""
+        await driver.wait(seconds=30)
+        assert driver.calls("delete", "w") == 1
+        assert list(driver.cluster.machines.model("n1").running(clock.now())) == ["next"]
+
+
+@virtual_time()
+async def test_second_force_drops_what_is_owed(clock: VirtualClock) -> None:
+    """An agent that never confirms holds nothing up for ever: a second force gives it up."""
     async with running_cluster(clock, machine("n1")) as driver:
         await driver.apply("w")
         await driver.wait(seconds=20)
         driver.cluster.machines.pause("n1")
+        assert await _delete(driver, "w", force=True) == "Tombstoned"
         assert await _delete(driver, "w", force=True) == "Deleted"
-        with pytest.raises(NotFoundError):
-            await driver.view("w")
+        assert not driver.cluster.api().view.all(Kind.TOMBSTONE)
 
 
 @virtual_time()

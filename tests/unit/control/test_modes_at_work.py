@@ -219,3 +219,39 @@ async def test_store_away_at_start_is_waited_for(clock: VirtualClock) -> None:
     await clock.sleep(timedelta(seconds=10))
     assert replica.scheduler.mode.mode is OperatingMode.NORMAL
     await cluster.stop()
+
+
+@virtual_time()
+async def test_older_store_after_a_restart_is_recovery(clock: VirtualClock) -> None:
+    """E03: a store that was put back to an older state while the scheduler was down is recovery,
+    for what the replica remembers beside the store; nothing is sent to any agent."""
+    cluster, driver = await _cluster(clock, Switch())
+    older = cluster.backend.snapshot()
+    for number in range(6, 9):
+        await driver.apply(f"w{number}")
+    await driver.wait(seconds=30)
+    before = _calls(driver)
+    await cluster.stop_replica(cluster.replicas[0])
+    cluster.backend.restore(older)
+    replica = await cluster.start_replica()
+    await driver.wait(minutes=2)
+    assert replica.scheduler.mode.mode.value == "recovery"
+    assert "went back" in replica.scheduler.mode.reason
+    assert _calls(driver) == before
+    await cluster.stop()
+
+
+@virtual_time()
+async def test_emptied_store_after_a_restart_is_recovery(clock: VirtualClock) -> None:
+    """E04: a store that was emptied while the scheduler was down is not a new cluster."""
+    cluster, driver = await _cluster(clock, Switch())
+    before = _calls(driver)
+    await cluster.stop_replica(cluster.replicas[0])
+    cluster.backend.restore(MemoryClusterBackend().snapshot())
+    replica = await cluster.start_replica()
+    await driver.wait(minutes=2)
+    assert replica.scheduler.mode.mode.value == "recovery"
+    assert _calls(driver) == before
+    with pytest.raises(FrozenError):
+        await driver.apply("x")
+    await cluster.stop()

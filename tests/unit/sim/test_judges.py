@@ -18,7 +18,7 @@ from persys_core.model.states import DesiredState, WorkloadStatus
 from persys_core.model.workload import Assignment, StatusRecord, Tombstone, Workload
 from persys_core.ports.cluster_store import Commit, Key, Put, Record
 from persys_core.sim.clock import VirtualClock
-from persys_core.sim.feasibility import can_grow, nodes_for
+from persys_core.sim.feasibility import Feasibility
 from persys_core.sim.history import History, clock_text
 from persys_core.sim.invariants import Scene
 from persys_core.sim.invariants_ledger import capacity
@@ -214,15 +214,15 @@ async def test_feasibility_reads_the_records_alone(clock: VirtualClock) -> None:
     workload, status = mirror.workload("w"), mirror.status("w")
     assert workload is not None
     assert status is not None
-    assert sorted(nodes_for(mirror, workload, status)) == ["n1", "n2"]
+    assert list(Feasibility(mirror).nodes_for(workload, status)) == ["n1", "n2"]
     court.put((Key.tombstone("n1", "w"), Tombstone("n1", "w", "u", "r", Resources(), START)))
-    assert list(nodes_for(mirror, workload, status)) == ["n2"]
+    assert list(Feasibility(mirror).nodes_for(workload, status)) == ["n2"]
     court.place(3500, workload="other", node="n2")
-    assert not list(nodes_for(mirror, workload, status))
+    assert not list(Feasibility(mirror).nodes_for(workload, status))
     court.place(500, workload="w", node="n2")
     placed = mirror.assignment("w")
     assert placed is not None
-    assert not can_grow(mirror, workload, placed)
+    assert not Feasibility(mirror).can_grow(workload, placed)
 
 
 @virtual_time()

@@ -10,14 +10,17 @@ import random
 import socket
 import uuid
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import structlog
 
 from persys_adapters.agent_grpc.agents import GrpcAgents
+from persys_adapters.known_file import KnownFile
 from persys_adapters.records.codec import UnreadableRecordError
 from persys_adapters.sqlite.cluster_store import SqliteClusterStore
 from persys_adapters.system_clock import SystemClock
 from persys_core.control.config import SchedulerPorts
+from persys_core.memory.cluster_memory import MemoryClusterMemory
 from persys_core.memory.cluster_store import MemoryClusterStore
 from persys_core.memory.elections import ElectionHub
 from persys_core.memory.event_log import MemoryEventLog
@@ -27,6 +30,7 @@ from persys_core.memory.telemetry import MemoryTelemetry
 from persys_core.model.errors import PersysError
 from persys_core.ports.agents import Agents
 from persys_core.ports.clock import Clock
+from persys_core.ports.cluster_memory import ClusterMemory
 from persys_core.ports.cluster_store import ClusterStore
 from persys_core.ports.observer import Observer
 from persys_server.settings import Settings, StoreKind
@@ -69,7 +73,16 @@ async def ports_with_agents(
         clock=clock,
         rng=random.Random(random.SystemRandom().getrandbits(64)),
         observer=observer,
+        memory=_cluster_memory(settings),
     )
+
+
+def _cluster_memory(settings: Settings) -> ClusterMemory:
+    """What this replica knows of its cluster; a store in memory is new at every start anyway."""
+    if settings.store.kind is StoreKind.MEMORY:
+        return MemoryClusterMemory()
+    # Not beside the database under its name: who removes that must not remove this by the way.
+    return KnownFile(Path(settings.data_dir) / f"known-{database_path(settings).stem}.json")
 
 
 def instance_name() -> str:

@@ -16,6 +16,7 @@ from attrs import evolve, frozen
 from persys_core.control.answers import ApplyAnswer, ApplyOutcomeKind, DeleteAnswer
 from persys_core.control.committer import Committer
 from persys_core.control.events import EventPublisher
+from persys_core.control.node_views import NodeViews
 from persys_core.control.placing import Placing
 from persys_core.control.reads import Reads
 from persys_core.control.requests import ApplyWorkload
@@ -26,11 +27,12 @@ from persys_core.model.event import EventType
 from persys_core.model.ids import WorkloadId, is_valid_id
 from persys_core.model.spec import spec_revision
 from persys_core.model.states import DesiredState
-from persys_core.model.workload import StatusRecord, Workload
+from persys_core.model.workload import Assignment, StatusRecord, Workload
+from persys_core.nodes.liveness import NodeCondition
 from persys_core.placement import ledger
 from persys_core.placement.ledger import Transaction
 from persys_core.ports.clock import Clock
-from persys_core.ports.cluster_store import Key, Kind
+from persys_core.ports.cluster_store import Key, Kind, Versioned
 from persys_core.reconcile import transitions
 from persys_core.reconcile.situation import Outlook, outlook_of
 
@@ -45,6 +47,7 @@ class WorkloadAdmission:
     _reads: Reads
     _committer: Committer
     _placing: Placing
+    _node_views: NodeViews
     _events: EventPublisher
     _clock: Clock
     _rng: random.Random
@@ -197,18 +200,42 @@ class WorkloadAdmission:
         return tx, DeleteAnswer("Deleting")
 
     def _remove(self, workload_id: WorkloadId, force: bool) -> tuple[Transaction, DeleteAnswer]:
-        """No node has it, or the user insists: remove every record of it at once."""
+        """No node has it, or the user insists: remove the records at once.
+
+        A node that answers still owes the delete: a copy that runs on, uncharged and unknown,
+        would be worse than any wait. What a silent node owes is dropped.
+        """
         tx = Transaction().delete(Key.workload(workload_id), self._view.workload(workload_id))
         tx = tx.delete(Key.status(workload_id), self._view.status(workload_id))
         assignment = self._view.assignment(workload_id)
-        if assignment is not None:
+        if assignment is None:
+            tx = tx.expecting(Key.assignment(workload_id), None)
+        elif self._node_views.condition(assignment.value.node_id) is NodeCondition.READY:
+            return self._owed(tx, workload_id, assignment), DeleteAnswer("Tombstoned")
+        else:
             allocation = self._view.allocation(assignment.value.node_id)
             tx = ledger.unassign(tx, assignment, allocation)
-        else:
-            tx = tx.expecting(Key.assignment(workload_id), None)
         if force:
             tx, _ = self._end_tombstones(tx, workload_id)
         return tx, DeleteAnswer("Deleted")
+
+    def _owed(
+        self, tx: Transaction, workload_id: WorkloadId, assignment: Versioned[Assignment]
+    ) -> Transaction:
+        workload = self._view.workload(workload_id)
+        assert workload is not None, "this is a bug: only what exists is deleted"
+        node_id = assignment.value.node_id
+        status = self._view.status(workload_id)
+        return ledger.bury(
+            tx,
+            workload.value,
+            assignment,
+            self._view.tombstone(node_id, workload_id),
+            "deleted by force",
+            self._clock.now(),
+            delete_volumes=True,
+            call=status.value.intent if status else None,
+        )
 
     def _drop_tombstones(
         self, workload_id: WorkloadId, force: bool

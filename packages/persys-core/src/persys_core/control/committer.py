@@ -20,7 +20,7 @@ from attrs import define, field
 
 from persys_core.control.view import ClusterView
 from persys_core.model.errors import FrozenError
-from persys_core.placement.ledger import Transaction
+from persys_core.placement.ledger import LedgerError, Transaction
 from persys_core.ports.cluster_store import (
     Change,
     ClusterStore,
@@ -102,6 +102,12 @@ class Committer:
             self._refuse_foreign(result.current, leadership)
         return result
 
+    async def compare(
+        self, read: Transaction, leadership: Leadership | None = None
+    ) -> Committed | Conflict:
+        """Hold what was read against the store, and write nothing; a conflict brings the truth."""
+        return await self._commit(Transaction(expects=read.expects), leadership)
+
     async def transact(
         self,
         decide: Callable[[], tuple[Transaction, T]],
@@ -114,7 +120,13 @@ class Committer:
         """
         async with self._deciding:
             for _ in range(self._attempts):
-                tx, answer = await self._decide_in_peace(decide)
+                try:
+                    tx, answer = await self._decide_in_peace(decide)
+                except LedgerError as error:
+                    # A view that is late may contradict itself; one that is not is a bug.
+                    if isinstance(await self.compare(error.read, leadership), Committed):
+                        raise
+                    continue
                 if not tx.expects or isinstance(await self._commit(tx, leadership), Committed):
                     return answer
         raise ConflictLimitError(

@@ -7,10 +7,12 @@ from datetime import timedelta
 
 from attrs import field, frozen
 
+from persys_core.memory.cluster_memory import MemoryClusterMemory
 from persys_core.model.states import WorkloadType
 from persys_core.nodes.liveness import LivenessPolicy
 from persys_core.ports.agents import Agents
 from persys_core.ports.clock import Clock
+from persys_core.ports.cluster_memory import ClusterMemory
 from persys_core.ports.cluster_store import ClusterStore
 from persys_core.ports.events import EventLog
 from persys_core.ports.liveness import Liveness
@@ -61,3 +63,4 @@ class SchedulerPorts:
     clock: Clock
     rng: random.Random
     observer: Observer = field(factory=NullObserver)
+    memory: ClusterMemory = field(factory=MemoryClusterMemory)

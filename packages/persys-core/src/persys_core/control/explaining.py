@@ -178,5 +178,6 @@ class Explaining:
             Verdict.MOVING,
             text,
             assignment.node_id,
-            next_step="it stays there if the node is back in time, else it moves",
+            next_step="it goes on there if the node comes back; else it moves when its node's turn"
+            " comes, one lost node at a time",
         )

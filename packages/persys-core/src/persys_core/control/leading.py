@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from persys_core.control.agent_calls import AgentCalls
+from persys_core.control.committer import LeadershipLostError
 from persys_core.control.ledger_audit import LedgerAudit
 from persys_core.control.loops import PeriodicLoop
 from persys_core.control.node_pass import NodePass
@@ -16,10 +17,17 @@ from persys_core.control.reconciler import Reconciler
 from persys_core.control.term import Term
 from persys_core.control.work import Work, tombstone_work, workload_work
 from persys_core.control.workqueue import WorkQueue
+from persys_core.model.errors import FrozenError
 from persys_core.model.ids import NodeId
 from persys_core.model.states import WorkloadStatus
 from persys_core.model.workload import Tombstone
-from persys_core.ports.cluster_store import Key, Kind, Record, Versioned
+from persys_core.ports.cluster_store import (
+    Key,
+    Kind,
+    Record,
+    StoreUnavailableError,
+    Versioned,
+)
 from persys_core.ports.membership import Leadership
 
 if TYPE_CHECKING:
@@ -199,7 +207,9 @@ class LeadingLoops:
 
     async def _audit_and_sweep(self) -> None:
         """The backstop: the ledger, and everything that is not at rest."""
-        await self._audit.run()
+        with suppress(StoreUnavailableError, FrozenError, LeadershipLostError):
+            # What could not be compared now the next pass, or the next leader, compares.
+            await self._audit.run()
         self._add_unsettled()
 
     def _add_unsettled(self) -> None:

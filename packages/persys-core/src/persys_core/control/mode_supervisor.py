@@ -24,6 +24,7 @@ from persys_core.modes import machine
 from persys_core.modes.evidence import Found, Known, is_new_cluster, judge_store
 from persys_core.modes.machine import ModeEvent, ModeState
 from persys_core.ports.clock import Clock
+from persys_core.ports.cluster_memory import ClusterMemory
 from persys_core.ports.cluster_store import (
     ClusterStore,
     Commit,
@@ -46,6 +47,7 @@ class ModeSupervisor:
     """One replica's mode."""
 
     _store: ClusterStore
+    _memory: ClusterMemory
     _view: ClusterView
     _committer: Committer
     _events: EventPublisher
@@ -54,6 +56,7 @@ class ModeSupervisor:
     _token: Callable[[], str]
 
     _known: Known | None = field(default=None, init=False)
+    _saved: Known | None = field(default=None, init=False)
     state: ModeState = field(init=False)
     changed: asyncio.Event = field(factory=asyncio.Event, init=False)
     """Set at each change of mode; who waits for it clears it."""
@@ -101,6 +104,7 @@ class ModeSupervisor:
 
         Raises StoreUnavailableError where the store does not answer; the caller tries again.
         """
+        self._known = self._saved = await self._memory.load()
         snapshot = await self._store.snapshot()
         self._view.load(snapshot)
         found = Found(_marker_of(self._view.marker()), revision=snapshot.revision)
@@ -108,9 +112,12 @@ class ModeSupervisor:
         if is_new_cluster(self._known, found) and not foreign:
             await self._found_cluster()
         elif found.marker is None:
-            self.report(ModeEvent.MARKER_MISSING, "the store has records and no marker")
+            self.report(ModeEvent.MARKER_MISSING, "the store has no marker of this cluster")
             return
-        self._adopt_marker()
+        else:
+            # An older or another store than this replica knows is recovery, not a start.
+            self.report(*judge_store(self._known, found))
+        await self._adopt_marker()
 
     async def probe(self) -> None:
         """Ask the store whether it answers and is the one that we know; a pass of the loop."""
@@ -123,7 +130,14 @@ class ModeSupervisor:
             return
         self.report(ModeEvent.PROBE_OK)
         self.report(*judge_store(self._known, Found(_marker_of(marker), revision=revision)))
-        self._remember(revision)
+        if marker is not None and self.state.mode is OperatingMode.NORMAL:
+            # A store that was put back may count anew, and is this cluster's all the same.
+            self._committer.marker_revision = marker.create_revision
+        await self._remember(revision)
+
+    async def remember(self) -> None:
+        """Keep what is known up to now; a clean stop leaves no gap that a restored store fits."""
+        await self._remember(self._view.revision)
 
     def is_ours(self, snapshot: Snapshot) -> bool:
         """Whether ``snapshot`` shows this replica's cluster; else the mode says so.
@@ -139,16 +153,23 @@ class ModeSupervisor:
         self.report(event, detail)
         return False
 
-    def _remember(self, revision: int) -> None:
-        if self._known is not None and self.state.mode is OperatingMode.NORMAL:
-            self._known = Known(self._known.cluster_id, revision=revision)
+    async def _remember(self, revision: int) -> None:
+        """Only a store that was found whole is remembered; what was lost must stay known."""
+        if self._known is None or self.state.mode is not OperatingMode.NORMAL:
+            return
+        self._known = Known(self._known.cluster_id, revision=revision)
+        if self._known != self._saved:
+            await self._memory.save(self._known)
+            self._saved = self._known
 
-    def _adopt_marker(self) -> None:
+    async def _adopt_marker(self) -> None:
         marker = self._view.marker()
         if marker is None:
             return
-        self._known = Known(marker.value.cluster_id, revision=self._view.revision)
         self._committer.marker_revision = marker.create_revision
+        if self.state.mode is OperatingMode.NORMAL:
+            self._known = Known(marker.value.cluster_id)
+            await self._remember(self._view.revision)
 
     async def _found_cluster(self) -> None:
         """Write the marker and an empty, ready ledger; another replica may be first."""

@@ -60,6 +60,10 @@ class NodeViews:
             return NodeCondition.READY
         return self.health(node_id).condition
 
+    def is_heard(self, node_id: NodeId) -> bool:
+        """Whether the node exists and its lease holds."""
+        return self.condition(node_id) is NodeCondition.READY
+
     def listed_now(self, node_id: NodeId) -> None:
         """Everything that the node has was seen just now."""
         self._listed_at[node_id] = self._clock.now()

@@ -72,7 +72,7 @@ class Placing:
         found = self._found(request, excluding=frozenset((old_node,)))
         tomb = self._view.tombstone(old_node, workload.id)
         if not isinstance(found, Placed):
-            tx = self._leave(tx, workload, assignment, why)
+            tx = self._leave(tx, workload, assignment, status, why)
             reason = transitions.awaiting(
                 status, found.reasons[0].code, f"{why}; {found.summary}", now
             ).reason
@@ -84,7 +84,7 @@ class Placing:
             tx = ledger.unassign(tx, assignment, self._view.allocation(old_node))
             tx = ledger.assign(tx, workload, _as_released(assignment), target, now)
         else:
-            tx = ledger.move(tx, workload, assignment, tomb, target, now)
+            tx = ledger.move(tx, workload, assignment, tomb, target, now, call=status.intent)
         return tx, transitions.assigned(status, now), _explained(found)
 
     def request_for(self, workload: Workload, status: StatusRecord) -> PlacementRequest:
@@ -163,7 +163,7 @@ class Placing:
         tx = self._activate(tx)
         if released is not None and released.value.node_id != found.node_id:
             tomb = self._view.tombstone(released.value.node_id, workload.id)
-            tx = ledger.move(tx, workload, released, tomb, target, now)
+            tx = ledger.move(tx, workload, released, tomb, target, now, call=status.intent)
         else:
             tx = ledger.assign(tx, workload, released, target, now)
         self._reservations.hold(found.node_id, workload.id, target.charge, now)
@@ -245,13 +245,16 @@ class Placing:
         tx: Transaction,
         workload: Workload,
         assignment: Versioned[Assignment],
+        status: StatusRecord,
         why: str,
     ) -> Transaction:
         node_id = assignment.value.node_id
         if self._view.node(node_id) is None:
             return ledger.unassign(tx, assignment, self._view.allocation(node_id))
         tomb = self._view.tombstone(node_id, workload.id)
-        return ledger.bury(tx, workload, assignment, tomb, why, self._clock.now())
+        return ledger.bury(
+            tx, workload, assignment, tomb, why, self._clock.now(), call=status.intent
+        )
 
     def _activate(self, tx: Transaction) -> Transaction:
         """The first placement ends the marker's ``fresh`` state (decisions §4, recovery)."""

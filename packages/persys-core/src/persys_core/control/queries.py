@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from persys_core.control.answers import ClusterSummary, Freshness, NodeView, WorkloadView
 from persys_core.control.config import SchedulerConfig, SchedulerPorts
@@ -17,7 +17,7 @@ from persys_core.control.view import ClusterView
 from persys_core.model.errors import NotFoundError
 from persys_core.model.ids import NodeId, StoreRevision, WorkloadId
 from persys_core.model.states import DesiredState, WorkloadStatus
-from persys_core.model.workload import StatusRecord, Workload
+from persys_core.model.workload import Reason, StatusRecord, Workload
 from persys_core.placement.explain import Explanation
 from persys_core.ports.cluster_store import Key, Kind
 from persys_core.reconcile.transitions import created
@@ -113,9 +113,12 @@ class Queries:
         if stored is None:
             raise NotFoundError("workload", workload_id)
         assignment = self._view.assignment(workload_id)
+        status = self._status(stored.value)
+        if assignment is not None:
+            status = self._as_seen(status, assignment.value.node_id)
         return WorkloadView(
             workload=stored.value,
-            status=self._status(stored.value),
+            status=status,
             assignment=assignment.value if assignment else None,
             usage=self._ports.telemetry.workload_usage(workload_id),
             max_attempts=self._config.retry.max_attempts,
@@ -124,6 +127,16 @@ class Queries:
     def _status(self, workload: Workload) -> StatusRecord:
         stored = self._view.status(workload.id)
         return stored.value if stored else created(workload, workload.created_at)
+
+    def _as_seen(self, status: StatusRecord, node_id: NodeId) -> StatusRecord:
+        """With the reason that its node is silent, which is not worth a write per workload."""
+        if status.reason is not None or self._node_views.is_heard(node_id):
+            return status
+        reason = self._node_views.health(node_id).reason
+        since = self._ports.liveness.expired_since(node_id) or status.updated_at
+        return evolve(
+            status, reason=Reason("node_not_ready", f"node {node_id}: {reason}", since=since)
+        )
 
     def _statuses(self) -> dict[str, int]:
         counts: Counter[WorkloadStatus] = Counter()

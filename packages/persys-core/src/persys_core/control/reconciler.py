@@ -20,6 +20,7 @@ from persys_core.control.work import Work
 from persys_core.model.errors import FrozenError
 from persys_core.model.states import DesiredState
 from persys_core.model.workload import Failure, FailureKind
+from persys_core.placement.ledger import LedgerError
 from persys_core.ports.cluster_store import StoreUnavailableError
 from persys_core.ports.observer import Metric
 from persys_core.reconcile.actions import Action
@@ -51,6 +52,8 @@ class Reconciler:
         whoever leads once the store is back begins with a look at everything unsettled.
         """
         if not self._term.may_act():
+            # Nothing is forgotten over a freeze: what was nudged meanwhile waits for its end.
+            self._term.requeue(work, AFTER_TROUBLE)
             return
         try:
             following = await self._look(work)
@@ -63,7 +66,13 @@ class Reconciler:
 
     async def _look(self, work: Work) -> Next:
         for _ in range(LOOKS_PER_VISIT):
-            following = await self._once(work)
+            try:
+                following = await self._once(work)
+            except LedgerError as error:
+                # A view that is late may contradict itself; one that is not is a bug.
+                if await self._term.confirms(error.read):
+                    raise
+                following = AGAIN
             if following is not AGAIN:
                 return following
         return self._term.config.timing.poll_interval

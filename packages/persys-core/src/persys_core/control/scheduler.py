@@ -87,6 +87,7 @@ class Scheduler:
         )
         self.modes = ModeSupervisor(
             ports.store,
+            ports.memory,
             self.view,
             self.committer,
             self.publisher,
@@ -153,6 +154,7 @@ class Scheduler:
             self.reads,
             self.committer,
             self.placing,
+            self.node_views,
             self.publisher,
             self.ports.clock,
             self.ports.rng,
@@ -211,11 +213,15 @@ class Scheduler:
 
         A store that is away is waited for; cancel to give up.
         """
+        told = ""
         while True:
             try:
                 await self.modes.bootstrap()
                 break
             except StoreUnavailableError as error:
+                if str(error) != told:
+                    told = str(error)
+                    _log.warning("the store does not answer yet: %s", told)
                 self.modes.on_failure(error)
                 await self.ports.clock.sleep(RETRY_STORE_AFTER)
         self.ports.liveness.grace_all(self.view.all(Kind.NODE), self.config.liveness.lease)
@@ -234,6 +240,7 @@ class Scheduler:
         if self._leading is not None:
             await self._leading.finish(self.config.agent_rpc_timeout)
         await self.abandon()
+        await self.modes.remember()
 
     async def abandon(self) -> None:
         """End everything at once, as a crash would; calls under way are cut off."""

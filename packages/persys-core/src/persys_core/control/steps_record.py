@@ -111,7 +111,6 @@ class RecordSteps:
         """The node cannot confirm: it owes the delete, and the records go."""
         assert case.assignment is not None, "this is a bug: no node owes this delete"
         grave = self._term.view.tombstone(case.node_id, case.workload.id)
-        call = case.status.intent
         why = f"deleted while node {case.node_id} was silent"
         tx = ledger.bury(
             self._removed(case),
@@ -121,7 +120,7 @@ class RecordSteps:
             why,
             case.now,
             delete_volumes=True,
-            call=evolve(call, unanswered=True) if call else None,
+            call=case.status.intent,
         )
         return await self._gone(tx, case, f"{why}; the node owes the delete")
 

@@ -84,6 +84,10 @@ class Term:
             raise
         return isinstance(result, Committed)
 
+    async def confirms(self, read: Transaction) -> bool:
+        """Whether what was read of the view stands in the store; if not, the view knows now."""
+        return isinstance(await self.committer.compare(read, self.leadership), Committed)
+
     def until(self, at: datetime | None, otherwise: timedelta) -> timedelta:
         """How long to wait for ``at``; ``otherwise`` where there is no such instant."""
         if at is None:

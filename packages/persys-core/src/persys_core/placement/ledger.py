@@ -33,7 +33,15 @@ __all__ = [
 
 
 class LedgerError(AssertionError):
-    """A ledger change that cannot be right was asked for: a bug in the caller, nothing written."""
+    """A ledger change that cannot be right was asked for; nothing was written.
+
+    ``read`` compares what the change was decided on. Where that stands in the store it is a bug in
+    the caller; else the caller's view is late and contradicts itself.
+    """
+
+    def __init__(self, message: str, read: Transaction) -> None:
+        self.read = read
+        super().__init__(message)
 
 
 @frozen
@@ -99,14 +107,20 @@ def _write_allocation(
     tx: Transaction, changed: Allocation, stored: Versioned[Allocation] | None
 ) -> Transaction:
     if changed.workload_count < 0 or any(amount < 0 for _, amount in changed.charged):
-        raise LedgerError(f"the ledger of node {changed.node_id} would fall below zero: {changed}")
+        raise LedgerError(
+            f"the ledger of node {changed.node_id} would fall below zero: {changed}",
+            tx.expecting(Key.allocation(changed.node_id), stored),
+        )
     return tx.put(Key.allocation(changed.node_id), changed, stored)
 
 
-def _check_capacity(node: Node, changed: Allocation, request: Resources) -> None:
+def _check_capacity(
+    tx: Transaction, node: Node, changed: Allocation, request: Resources
+) -> Transaction:
     short = [name for name, _ in request if changed.charged.get(name) > node.allocatable.get(name)]
     if short:
-        raise LedgerError(f"node {node.id} has no room left in {', '.join(short)}")
+        raise LedgerError(f"node {node.id} has no room left in {', '.join(short)}", tx)
+    return tx
 
 
 def assign(
@@ -123,7 +137,10 @@ def assign(
     shrink in between makes this lose.
     """
     if previous is not None and not previous.value.released:
-        raise LedgerError(f"workload {workload.id} is charged on {previous.value.node_id} already")
+        raise LedgerError(
+            f"workload {workload.id} is charged on {previous.value.node_id} already",
+            tx.expecting(Key.assignment(workload.id), previous),
+        )
     return _give(tx, workload, previous, target, now)
 
 
@@ -136,11 +153,11 @@ def _give(
 ) -> Transaction:
     node = target.node.value
     charged = _allocation(tx, node.id, target.allocation).charge(target.charge)
-    _check_capacity(node, charged, target.charge)
     assignment = Assignment(workload.id, workload.uid, node.id, target.charge, target.reason, now)
     tx = tx.expecting(Key.node(node.id), target.node)
     tx = tx.put(Key.assignment(workload.id), assignment, previous)
-    return _write_allocation(tx, charged, target.allocation)
+    tx = _write_allocation(tx, charged, target.allocation)
+    return _check_capacity(tx, node, charged, target.charge)
 
 
 def release(
@@ -190,7 +207,7 @@ def bury(
     """
     held = assignment.value
     grave = _grave(workload, held, tombstone, reason, now, delete_volumes=delete_volumes)
-    grave = evolve(grave, intent=call)
+    grave = evolve(grave, intent=_loose(call))
     key = Key.tombstone(held.node_id, held.workload_id)
     tx = tx.delete(Key.assignment(held.workload_id), assignment)
     return tx.put(key, grave, tombstone)
@@ -203,18 +220,29 @@ def move(
     tombstone: Versioned[Tombstone] | None,
     target: Target,
     now: datetime,
+    *,
+    call: Intent | None = None,
 ) -> Transaction:
     """Replace the assignment by one on another node, in one commit; both nodes stay charged.
 
     The old copy is owed a delete by a tombstone, which holds the old share until it is gone.
+    ``call``: a call to the old node that may still arrive.
     """
     old = assignment.value
     if old.node_id == target.node.value.id:
-        raise LedgerError(f"workload {workload.id} would move from {old.node_id} to itself")
+        raise LedgerError(
+            f"workload {workload.id} would move from {old.node_id} to itself",
+            tx.expecting(Key.assignment(workload.id), assignment),
+        )
     why = f"moved to {target.node.value.id}"
-    grave = _grave(workload, old, tombstone, why, now)
+    grave = evolve(_grave(workload, old, tombstone, why, now), intent=_loose(call))
     tx = tx.put(Key.tombstone(old.node_id, old.workload_id), grave, tombstone)
     return _give(tx, workload, assignment, target, now)
+
+
+def _loose(call: Intent | None) -> Intent | None:
+    """The call as nobody waits for its answer any more."""
+    return evolve(call, unanswered=True) if call else None
 
 
 def _grave(
@@ -265,7 +293,7 @@ def recharge(
     ledger = _allocation(tx, held.node_id, allocation)
     changed = evolve(ledger, charged=ledger.charged - held.charged + charge)
     grown = Resources({name: amount for name, amount in charge if amount > held.charged.get(name)})
-    _check_capacity(node.value, changed, grown)
     tx = tx.expecting(Key.node(held.node_id), node)
     tx = tx.put(Key.assignment(held.workload_id), evolve(held, charged=charge), assignment)
-    return _write_allocation(tx, changed, allocation)
+    tx = _write_allocation(tx, changed, allocation)
+    return _check_capacity(tx, node.value, changed, grown)

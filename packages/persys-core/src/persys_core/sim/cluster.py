@@ -17,6 +17,7 @@ from persys_core.control.config import SchedulerConfig, SchedulerPorts
 from persys_core.control.requests import Heartbeat, RegisterNode
 from persys_core.control.scheduler import Scheduler
 from persys_core.memory.agents import MemoryAgents
+from persys_core.memory.cluster_memory import MemoryClusterMemory
 from persys_core.memory.cluster_store import MemoryClusterBackend, MemoryClusterStore
 from persys_core.memory.elections import ElectionHub
 from persys_core.memory.event_log import MemoryEventLog
@@ -27,6 +28,7 @@ from persys_core.model.errors import PersysError
 from persys_core.model.ids import NodeId
 from persys_core.ports.agents import Agents
 from persys_core.ports.clock import Clock
+from persys_core.ports.cluster_memory import ClusterMemory
 from persys_core.ports.cluster_store import ClusterStore
 from persys_core.ports.observer import Observer
 from persys_core.sim.agent_behaviour import FaultPlan
@@ -61,6 +63,7 @@ class SimulatedCluster:
     seed: int = 0
     config: SchedulerConfig = field(factory=SchedulerConfig)
     backend: MemoryClusterBackend = field(factory=MemoryClusterBackend)
+    memory: ClusterMemory = field(factory=MemoryClusterMemory)
     wrap_store: Callable[[ClusterStore], ClusterStore] = lambda store: store
     wrap_agents: Callable[[Agents], Agents] = lambda agents: agents
     events: MemoryEventLog = field(init=False)
@@ -104,6 +107,7 @@ class SimulatedCluster:
             clock=self.clock,
             rng=rng,
             observer=observer,
+            memory=self.memory,
         )
 
     async def crash(self, replica: Replica) -> None:

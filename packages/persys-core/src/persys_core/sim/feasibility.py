@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from attrs import define, field
+
 from persys_core.model.constraints import parse_constraints
-from persys_core.model.ids import NodeId
+from persys_core.model.ids import NodeId, WorkloadId
 from persys_core.model.node import Node
 from persys_core.model.resources import Resources
 from persys_core.model.workload import Assignment, StatusRecord, Workload
@@ -20,56 +22,64 @@ from persys_core.ports.cluster_store import Key, Kind
 from persys_core.sim.mirror import Mirror
 from persys_core.volumes.affinity import has_local_data
 
-__all__ = ["can_grow", "nodes_for"]
+__all__ = ["Feasibility"]
 
 
-def nodes_for(mirror: Mirror, workload: Workload, status: StatusRecord) -> Iterator[NodeId]:
-    """The nodes that could take the workload now, in no particular order."""
-    pinned = status.data_node_id if has_local_data(workload.spec) else ""
-    marker = mirror.get(Key.marker())
-    listed = marker.create_revision if marker else -1
-    for node in mirror.values(Kind.NODE, Node):
-        open_here = pinned in ("", node.id) and node.listed_under == listed
-        if open_here and _suits(mirror, workload, node) and _fits(mirror, workload, node):
-            yield node.id
+@define(eq=False)
+class Feasibility:
+    """Answers about the records as they stand when it is made."""
 
+    mirror: Mirror
+    _runners: dict[Label, set[tuple[NodeId, WorkloadId]]] = field(init=False)
 
-def can_grow(mirror: Mirror, workload: Workload, assignment: Assignment) -> bool:
-    """Whether the node has room for what the present spec asks beyond what is held there."""
-    node = mirror.node(assignment.node_id)
-    if node is None:
-        return False
-    wanted = charge_for(PlacementRequest.of(workload), node).larger(assignment.charged)
-    return (wanted - assignment.charged).fits_in(_free(mirror, node))
+    def __attrs_post_init__(self) -> None:
+        self._runners = {}
+        for placed in self.mirror.values(Kind.ASSIGNMENT, Assignment):
+            stored = self.mirror.workload(placed.workload_id)
+            for label in labels_in(stored.spec.metadata) if stored and not placed.released else ():
+                self._runners.setdefault(label, set()).add((placed.node_id, placed.workload_id))
 
+    def nodes_for(self, workload: Workload, status: StatusRecord) -> Iterator[NodeId]:
+        """The nodes that could take the workload, in the order of their records."""
+        pinned = status.data_node_id if has_local_data(workload.spec) else ""
+        marker = self.mirror.get(Key.marker())
+        listed = marker.create_revision if marker else -1
+        request = PlacementRequest.of(workload)
+        for node in self.mirror.values(Kind.NODE, Node):
+            open_here = pinned in ("", node.id) and node.listed_under == listed
+            if open_here and self._fits(request, node) and self._suits(workload, node):
+                yield node.id
 
-def _suits(mirror: Mirror, workload: Workload, node: Node) -> bool:
-    wishes = parse_constraints(workload.spec.metadata)
-    return (
-        node.is_schedulable
-        and not node.intent.taints
-        and mirror.tombstone(node.id, workload.id) is None
-        and workload.spec.type in node.workload_types
-        and drivers_of(workload.spec) <= node.storage_drivers
-        and wishes.node_selector.items() <= node.labels.items()
-        and node.id not in wishes.exclude_nodes
-        and not _meets_foe(mirror, workload, node, set(wishes.anti_affinity.items()))
-    )
+    def can_grow(self, workload: Workload, assignment: Assignment) -> bool:
+        """Whether the node has room for what the present spec asks beyond what is held there."""
+        node = self.mirror.node(assignment.node_id)
+        if node is None:
+            return False
+        wanted = charge_for(PlacementRequest.of(workload), node).larger(assignment.charged)
+        return (wanted - assignment.charged).fits_in(self._free(node))
 
+    def _suits(self, workload: Workload, node: Node) -> bool:
+        wishes = parse_constraints(workload.spec.metadata)
+        return (
+            node.is_schedulable
+            and not node.intent.taints
+            and self.mirror.tombstone(node.id, workload.id) is None
+            and workload.spec.type in node.workload_types
+            and drivers_of(workload.spec) <= node.storage_drivers
+            and wishes.node_selector.items() <= node.labels.items()
+            and node.id not in wishes.exclude_nodes
+            and not any(self._runs(label, node, workload) for label in wishes.anti_affinity.items())
+        )
 
-def _fits(mirror: Mirror, workload: Workload, node: Node) -> bool:
-    return charge_for(PlacementRequest.of(workload), node).fits_in(_free(mirror, node))
+    def _runs(self, label: Label, node: Node, workload: Workload) -> bool:
+        """Whether another workload with this label is on the node."""
+        return any(
+            node_id == node.id and other != workload.id
+            for node_id, other in self._runners.get(label, ())
+        )
 
+    def _fits(self, request: PlacementRequest, node: Node) -> bool:
+        return charge_for(request, node).fits_in(self._free(node))
 
-def _free(mirror: Mirror, node: Node) -> Resources:
-    return node.allocatable - mirror.charges(node.id).charged
-
-
-def _meets_foe(mirror: Mirror, workload: Workload, node: Node, foes: set[Label]) -> bool:
-    for other in mirror.values(Kind.ASSIGNMENT, Assignment):
-        if other.node_id != node.id or other.released or other.workload_id == workload.id:
-            continue
-        stored = mirror.workload(other.workload_id)
-        if stored is not None and not foes.isdisjoint(labels_in(stored.spec.metadata)):
-            return True
-    return False
+    def _free(self, node: Node) -> Resources:
+        return node.allocatable - self.mirror.charges(node.id).charged

@@ -24,10 +24,10 @@ from persys_core.model.workload import Assignment, IntentAction, StatusRecord, T
 from persys_core.ports.cluster_store import Kind
 from persys_core.reconcile.situation import Outlook, outlook_of
 from persys_core.sim.agent_behaviour import image_names
-from persys_core.sim.feasibility import can_grow, nodes_for
+from persys_core.sim.feasibility import Feasibility
 from persys_core.sim.invariants import Finding, Rule, Scene
 
-__all__ = ["Overdue", "Unsettled", "is_restless", "unsettled"]
+__all__ = ["Overdue", "Unsettled", "is_restless", "may_end", "unsettled"]
 
 _RESTLESS_IMAGES = ("crash", "exit0", "job")
 _RESTARTED_BY_AGENT = (RestartPolicy.ALWAYS, RestartPolicy.UNLESS_STOPPED, RestartPolicy.ON_FAILURE)
@@ -49,18 +49,24 @@ class Unsettled:
 
 def unsettled(scene: Scene) -> Iterator[Unsettled]:
     """Everything that is not as wished now."""
+    feasible = Feasibility(scene.mirror)
     for workload in scene.mirror.values(Kind.WORKLOAD, Workload):
         status = scene.mirror.status(workload.id)
         assignment = scene.mirror.assignment(workload.id)
         node_id = assignment.node_id if assignment else ""
         if status is None:
             yield Unsettled(workload.id, node_id, "it has no status", None)
-        elif what := _difference(scene, workload, status, assignment):
+        elif what := _difference(scene, feasible, workload, status, assignment):
             yield Unsettled(workload.id, node_id, what, _busy_until(scene, workload, status))
     for grave in scene.mirror.values(Kind.TOMBSTONE, Tombstone):
         yield Unsettled(
             grave.workload_id, grave.node_id, "owed delete is not done", _grave_until(scene, grave)
         )
+
+
+def may_end(workload: Workload, status: StatusRecord) -> bool:
+    """Whether it may end by itself any moment, so that something is written about it."""
+    return outlook_of(workload, status) is Outlook.RUN and _ends(workload)
 
 
 def is_restless(workload: Workload) -> bool:
@@ -69,9 +75,12 @@ def is_restless(workload: Workload) -> bool:
     Projects and machines have no restart policy, and their end does not say whether it was one in
     failure: they are started anew whenever they are found stopped.
     """
+    return _ends(workload) and workload.spec.restart_policy in (*_RESTARTED_BY_AGENT, None)
+
+
+def _ends(workload: Workload) -> bool:
     images = " ".join(image_names(workload.spec))
-    ends = any(word in images for word in _RESTLESS_IMAGES)
-    return ends and workload.spec.restart_policy in (*_RESTARTED_BY_AGENT, None)
+    return any(word in images for word in _RESTLESS_IMAGES)
 
 
 @define(eq=False)
@@ -117,26 +126,29 @@ class Overdue:
 
 
 def _difference(
-    scene: Scene, workload: Workload, status: StatusRecord, assignment: Assignment | None
+    scene: Scene,
+    feasible: Feasibility,
+    workload: Workload,
+    status: StatusRecord,
+    assignment: Assignment | None,
 ) -> str:
     """How what is observed differs from what is wished; empty where it does not."""
-    running = scene.runs_on(workload.id)
     match outlook_of(workload, status):
         case Outlook.DELETE:
             return "it is not deleted"
         case Outlook.STOP | Outlook.COMPLETED | Outlook.HALTED:
-            return _not_at_rest(workload, status, assignment, set(running))
+            return _not_at_rest(scene, workload, status, assignment)
         case Outlook.RUN:
-            return _not_running(scene, workload, status, assignment)
+            if assignment is None or assignment.released:
+                free = sorted(feasible.nodes_for(workload, status))
+                return f"it waits although {', '.join(free[:3])} could take it" if free else ""
+            return _not_running(scene, feasible, workload, status, assignment)
 
 
 def _not_at_rest(
-    workload: Workload,
-    status: StatusRecord,
-    assignment: Assignment | None,
-    running: set[NodeId],
+    scene: Scene, workload: Workload, status: StatusRecord, assignment: Assignment | None
 ) -> str:
-    if assignment is not None and assignment.node_id in running:
+    if assignment is not None and workload.id in scene.running.get(assignment.node_id, {}):
         return f"it is to rest and runs on {assignment.node_id}"
     stopped = workload.desired_state is DesiredState.STOPPED
     if stopped and status.status is not WorkloadStatus.STOPPED:
@@ -145,13 +157,14 @@ def _not_at_rest(
 
 
 def _not_running(
-    scene: Scene, workload: Workload, status: StatusRecord, assignment: Assignment | None
+    scene: Scene,
+    feasible: Feasibility,
+    workload: Workload,
+    status: StatusRecord,
+    assignment: Assignment,
 ) -> str:
-    if assignment is None or assignment.released:
-        free = sorted(nodes_for(scene.mirror, workload, status))
-        return f"it waits although {', '.join(free[:3])} could take it" if free else ""
     if status.reason is not None and status.reason.code.startswith("resize:"):
-        grows = can_grow(scene.mirror, workload, assignment)
+        grows = feasible.can_grow(workload, assignment)
         return f"it waits to grow although {assignment.node_id} has room" if grows else ""
     if scene.running.get(assignment.node_id, {}).get(workload.id) != workload.revision_id:
         return "" if _is_between_runs(workload, status) else f"it does not run: {status.status}"

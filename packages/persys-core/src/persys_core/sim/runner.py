@@ -8,7 +8,7 @@ nothing is written (rule 9). The first violation ends the run with ``SimulationE
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -21,7 +21,7 @@ from persys_core.reconcile.transitions import MESSAGE_REFRESH
 from persys_core.sim.clock import VirtualClock
 from persys_core.sim.disruptor import Disruptor
 from persys_core.sim.invariants import Finding, Rule
-from persys_core.sim.invariants_liveness import Overdue, is_restless
+from persys_core.sim.invariants_liveness import Overdue, is_restless, may_end
 from persys_core.sim.loop import run_virtual
 from persys_core.sim.report import Report, SimulationError
 from persys_core.sim.scenario import Scenario, plan_faults
@@ -207,10 +207,8 @@ class Run:
         return tasks[-1].ended_at if tasks[-1].is_finished else self._clock.now()
 
     async def _stay_silent(self) -> None:
-        """What never comes to rest by itself is deleted; then nothing may be written."""
-        mirror = self._watcher.mirror
-        restless = sorted(w.id for w in mirror.values(Kind.WORKLOAD, Workload) if is_restless(w))
-        await self._stage.people.give_up(restless)
+        """What may still end, or ends again and again, is deleted; then nothing may be written."""
+        await self._stage.people.give_up(sorted(self._restless()))
         await self._settle()
         # A reason's text may still be brought up to date once, by the next sweep after its time.
         await self._clock.sleep(MESSAGE_REFRESH + self._stage.cluster.config.pending_sweep_interval)
@@ -218,6 +216,12 @@ class Run:
         self._watcher.watch_silence()
         await self._clock.sleep(timedelta(minutes=1))
         self._watcher.check_in_full()
+
+    def _restless(self) -> Iterator[WorkloadId]:
+        for workload in self._watcher.mirror.values(Kind.WORKLOAD, Workload):
+            status = self._watcher.mirror.status(workload.id)
+            if is_restless(workload) or (status is not None and may_end(workload, status)):
+                yield workload.id
 
     def _on_stray_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
