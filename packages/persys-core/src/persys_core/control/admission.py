@@ -1,4 +1,4 @@
-"""The two mutating APIs as transports see them; see ``control.api`` for what they promise."""
+"""The admission API as transports see it; see ``control.api`` for what it promises."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from persys_core.control.answers import (
     ApplyAnswer,
     DeleteAnswer,
     HeartbeatAnswer,
-    NodeView,
     RegisterAnswer,
 )
-from persys_core.control.requests import ApplyWorkload, Heartbeat, NodeIntentChange, RegisterNode
+from persys_core.control.requests import ApplyWorkload, Heartbeat, RegisterNode
 from persys_core.model.ids import WorkloadId
 
-__all__ = ["Admission", "NodeOperations"]
+__all__ = ["Admission"]
 
 
 @frozen
@@ -45,18 +44,3 @@ class Admission:
     async def retry_workload(self, workload_id: WorkloadId) -> None:
         """Forget old failures and try again now."""
         await self._workloads.retry(workload_id)
-
-
-@frozen
-class NodeOperations:
-    """Implements ``control.api.NodeOperationsApi``."""
-
-    _nodes: NodeAdmission
-
-    async def cordon(self, change: NodeIntentChange) -> NodeView:
-        """Let no new work come to the node."""
-        return await self._nodes.cordon(change)
-
-    async def uncordon(self, change: NodeIntentChange) -> NodeView:
-        """Let work come again."""
-        return await self._nodes.uncordon(change)

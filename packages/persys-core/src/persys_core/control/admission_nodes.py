@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from attrs import field, frozen
 
-from persys_core.control.answers import HeartbeatAnswer, NodeView, RegisterAnswer
+from persys_core.control.answers import HeartbeatAnswer, RegisterAnswer
 from persys_core.control.committer import Committer
 from persys_core.control.config import SchedulerConfig, SchedulerPorts
 from persys_core.control.events import EventPublisher
@@ -19,22 +19,18 @@ from persys_core.control.listing import Listing
 from persys_core.control.mode_supervisor import ModeSupervisor
 from persys_core.control.node_views import NodeViews
 from persys_core.control.reads import Reads
-from persys_core.control.requests import Heartbeat, NodeIntentChange, RegisterNode
+from persys_core.control.requests import Heartbeat, RegisterNode
 from persys_core.control.view import ClusterView
 from persys_core.model.cluster import ClusterMarker
-from persys_core.model.errors import FieldError, InvalidInputError, NotFoundError, RefusedError
+from persys_core.model.errors import FieldError, InvalidInputError
 from persys_core.model.event import EventType
 from persys_core.model.ids import NodeId, is_valid_id
-from persys_core.model.node import Node
 from persys_core.model.usage import NodeUsage
 from persys_core.modes.evidence import judge_work
 from persys_core.nodes.heartbeat import BeatMemory, BeatOrder, BeatVerdict, judge_beat
 from persys_core.nodes.operations import (
-    Refusal,
-    cordon,
     register,
     registration_refusal,
-    uncordon,
 )
 from persys_core.placement.ledger import Transaction
 from persys_core.ports.cluster_store import Key, StoreUnavailableError
@@ -96,14 +92,6 @@ class NodeAdmission:
         draining = node is not None and node.value.intent.draining
         return HeartbeatAnswer(True, draining, expires)
 
-    async def cordon(self, change: NodeIntentChange) -> NodeView:
-        """Let no new work come to the node."""
-        return await self._change_intent(change, EventType.NODE_CORDONED, self._cordoned)
-
-    async def uncordon(self, change: NodeIntentChange) -> NodeView:
-        """Let work come again."""
-        return await self._change_intent(change, EventType.NODE_UNCORDONED, self._uncordoned)
-
     # Registration
 
     def _decide_register(self, request: RegisterNode) -> tuple[Transaction, None]:
@@ -160,46 +148,6 @@ class NodeAdmission:
             assignment = self._view.assignment(usage.workload_id)
             if assignment is not None and assignment.value.node_id == beat.node_id:
                 self._ports.telemetry.record_workload_usage(usage)
-
-    # Operators
-
-    async def _change_intent(
-        self,
-        change: NodeIntentChange,
-        kind: EventType,
-        decide: Callable[[Node, NodeIntentChange], Node],
-    ) -> NodeView:
-        self._modes.require_writable()
-        await self._reads.through(Key.node(change.node_id))
-        changed = await self._committer.transact(lambda: self._decide_intent(change, decide))
-        if changed:
-            self._events.publish(
-                kind,
-                node_id=change.node_id,
-                reason=change.reason,
-                details={"source": change.actor},
-            )
-        return self._node_views.of(change.node_id)
-
-    def _decide_intent(
-        self, change: NodeIntentChange, decide: Callable[[Node, NodeIntentChange], Node]
-    ) -> tuple[Transaction, bool]:
-        stored = self._view.node(change.node_id)
-        if stored is None:
-            raise NotFoundError("node", change.node_id)
-        node = decide(stored.value, change)
-        return Transaction().put(Key.node(node.id), node, stored), node != stored.value
-
-    def _cordoned(self, node: Node, change: NodeIntentChange) -> Node:
-        return cordon(node, reason=change.reason, actor=change.actor, now=self._ports.clock.now())
-
-    def _uncordoned(self, node: Node, change: NodeIntentChange) -> Node:
-        result = uncordon(
-            node, reason=change.reason, actor=change.actor, now=self._ports.clock.now()
-        )
-        if isinstance(result, Refusal):
-            raise RefusedError(result.message)
-        return result
 
 
 def _validate(request: RegisterNode) -> None:

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from attrs import field, frozen
 
-from persys_core.model.ids import NodeId, RevisionId, StoreRevision
+from persys_core.model.ids import NodeId, RevisionId, StoreRevision, WorkloadId
 from persys_core.model.node import Node
 from persys_core.model.resources import Resources
 from persys_core.model.states import NodeStatus, OperatingMode
@@ -21,6 +21,8 @@ __all__ = [
     "ApplyOutcomeKind",
     "ClusterSummary",
     "DeleteAnswer",
+    "DrainBlocker",
+    "DrainProgress",
     "Freshness",
     "HeartbeatAnswer",
     "NodeView",
@@ -85,6 +87,27 @@ class Freshness:
     revision: StoreRevision
     stale: bool = False
     age: timedelta = timedelta(0)
+
+
+@frozen
+class DrainBlocker:
+    """A workload that cannot leave its node now, and why."""
+
+    workload_id: WorkloadId
+    code: str
+    reason: str
+
+
+@frozen
+class DrainProgress:
+    """How far a drain is: ``remaining`` includes what is blocked, ``moving`` what runs twice."""
+
+    moved: int
+    remaining: int
+    moving: int
+    blocked: tuple[DrainBlocker, ...] = ()
+    deadline_at: datetime | None = None
+    force: bool = False
 
 
 @frozen

@@ -14,13 +14,22 @@ from persys_core.control.answers import (
     ApplyAnswer,
     ClusterSummary,
     DeleteAnswer,
+    DrainProgress,
     Freshness,
     HeartbeatAnswer,
     NodeView,
     RegisterAnswer,
     WorkloadView,
 )
-from persys_core.control.requests import ApplyWorkload, Heartbeat, NodeIntentChange, RegisterNode
+from persys_core.control.requests import (
+    ApplyWorkload,
+    DrainNode,
+    Heartbeat,
+    NodeIntentChange,
+    NodeLabelChange,
+    NodeTaintChange,
+    RegisterNode,
+)
 from persys_core.model.ids import NodeId, StoreRevision, WorkloadId
 from persys_core.placement.explain import Explanation
 
@@ -61,6 +70,30 @@ class NodeOperationsApi(Protocol):
 
     async def uncordon(self, change: NodeIntentChange) -> NodeView:
         """Let work come again."""
+        ...
+
+    async def drain(self, request: DrainNode) -> NodeView:
+        """Have everything leave the node; ``progress`` says how far it is."""
+        ...
+
+    async def undrain(self, change: NodeIntentChange) -> NodeView:
+        """End a drain and a cordon."""
+        ...
+
+    async def taint(self, request: NodeTaintChange) -> NodeView:
+        """Mark the node; NoExecute moves what does not tolerate it."""
+        ...
+
+    async def untaint(self, request: NodeTaintChange) -> NodeView:
+        """Take marks away."""
+        ...
+
+    async def label(self, request: NodeLabelChange) -> NodeView:
+        """Set or take away an operator's label; RefusedError for a label of the agent."""
+        ...
+
+    async def progress(self, node_id: NodeId) -> DrainProgress:
+        """What left a node, what remains and what cannot leave, and why; NotFoundError."""
         ...
 
 

@@ -6,8 +6,9 @@ from datetime import datetime
 
 from attrs import frozen
 
+from persys_core.control.leaving_work import work_to_leave
 from persys_core.control.term import Term
-from persys_core.model.ids import WorkloadId
+from persys_core.model.ids import NodeId, WorkloadId
 from persys_core.model.node import Node
 from persys_core.model.resources import Resources
 from persys_core.model.spec import secret_values
@@ -17,6 +18,13 @@ from persys_core.model.workload import (
     IntentAction,
     StatusRecord,
     Workload,
+)
+from persys_core.nodes.leaving import (
+    Leaving,
+    NodeLoad,
+    is_exclusive,
+    is_node_system,
+    leaving_of,
 )
 from persys_core.nodes.liveness import NodeCondition
 from persys_core.placement.demand import charge_for
@@ -106,6 +114,8 @@ def load_case(term: Term, workload_id: WorkloadId) -> Case | None:
             apply_timeout=term.config.apply_timeout(workload.spec.type),
             timing=term.config.timing,
             now=now,
+            leaving=_leaving(term, workload, assignment, now),
+            old_copy=_has_old_copy(term, workload, assignment),
         ),
     )
     return Case(
@@ -134,6 +144,26 @@ def _is_pinned(
     if assignment is None or status.data_node_id != assignment.value.node_id:
         return False
     return outlook_of(workload, status) is Outlook.RUN and has_local_data(workload.spec)
+
+
+def _leaving(
+    term: Term, workload: Workload, assignment: Versioned[Assignment] | None, now: datetime
+) -> Leaving:
+    node = term.view.node(assignment.value.node_id) if assignment else None
+    if node is None or not (node.value.intent.draining or node.value.intent.taints):
+        return Leaving.STAYS
+    return leaving_of(node.value, workload.spec, _load_of(term, node.value.id), now)
+
+
+def _load_of(term: Term, node_id: NodeId) -> NodeLoad:
+    ordinary = sum(not is_node_system(each.spec) for each in work_to_leave(term.view, node_id))
+    return NodeLoad(ordinary, moves=len(term.view.buried_at(node_id)))
+
+
+def _has_old_copy(term: Term, workload: Workload, assignment: Versioned[Assignment] | None) -> bool:
+    if assignment is None or not is_exclusive(workload.spec):
+        return False
+    return bool(term.view.graves_of(workload.id) - {assignment.value.node_id})
 
 
 def _seen(

@@ -19,6 +19,7 @@ from persys_core.control.work import Work, tombstone_work, workload_work
 from persys_core.control.workqueue import WorkQueue
 from persys_core.model.errors import FrozenError
 from persys_core.model.ids import NodeId
+from persys_core.model.node import Node, OperatorIntent
 from persys_core.model.states import WorkloadStatus
 from persys_core.model.workload import Tombstone
 from persys_core.ports.cluster_store import (
@@ -186,16 +187,31 @@ class LeadingLoops:
         match key.kind:
             case Kind.WORKLOAD | Kind.STATUS | Kind.ASSIGNMENT:
                 self.nudge(workload_work(key.id))
+                for node_id in sorted(self._view.graves_of(key.id)):
+                    self.nudge(tombstone_work(node_id, key.id))
             case Kind.TOMBSTONE:
-                self._nudge_tombstone(after)
-            case Kind.NODE if after is None:
+                self._nudge_tombstone(before, after)
+            case Kind.NODE if _intent_of(before) != _intent_of(after):
                 self.node_changed(key.id)
             case _:
                 pass
 
-    def _nudge_tombstone(self, stored: Versioned[Record] | None) -> None:
-        if stored is not None and isinstance(stored.value, Tombstone):
-            self.nudge(tombstone_work(stored.value.node_id, stored.value.workload_id))
+    def _nudge_tombstone(
+        self, before: Versioned[Record] | None, after: Versioned[Record] | None
+    ) -> None:
+        """A new one is seen through; the end of one lets its workload, or the next one, go on."""
+        if after is not None and isinstance(after.value, Tombstone):
+            self.nudge(tombstone_work(after.value.node_id, after.value.workload_id))
+        elif before is not None and isinstance(before.value, Tombstone):
+            self.nudge(workload_work(before.value.workload_id))
+            self._nudge_leaving(before.value.node_id)
+
+    def _nudge_leaving(self, node_id: NodeId) -> None:
+        """Everything that must leave this node, if it is one that is to be left."""
+        node = self._view.node(node_id)
+        if node is not None and (node.value.intent.draining or node.value.intent.taints):
+            for workload_id in sorted(self._view.assigned_to(node_id)):
+                self.nudge(workload_work(workload_id))
 
     # Sweeps
 
@@ -204,6 +220,8 @@ class LeadingLoops:
         await self._clock.sleep(COALESCE)
         for workload_id in self._scheduler.pending.in_turn():
             self.nudge(workload_work(workload_id))
+        for node_id in sorted(self._view.all(Kind.NODE)):
+            self._nudge_leaving(node_id)
 
     async def _audit_and_sweep(self) -> None:
         """The backstop: the ledger, and everything that is not at rest."""
@@ -223,3 +241,8 @@ class LeadingLoops:
                 self.nudge(workload_work(workload_id))
         for grave in self._view.values(Kind.TOMBSTONE, Tombstone):
             self.nudge(tombstone_work(grave.node_id, grave.workload_id))
+
+
+def _intent_of(stored: Versioned[Record] | None) -> OperatorIntent | None:
+    """``None`` where there is no such node."""
+    return stored.value.intent if stored and isinstance(stored.value, Node) else None

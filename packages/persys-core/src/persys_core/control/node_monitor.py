@@ -13,10 +13,12 @@ from attrs import define, field
 
 from persys_core.control.events import EventPublisher
 from persys_core.control.fleet_feed import FleetFeed
+from persys_core.control.leaving_work import work_to_leave
 from persys_core.control.node_views import NodeViews
 from persys_core.control.view import ClusterView
 from persys_core.model.event import EventType
 from persys_core.model.ids import NodeId
+from persys_core.model.node import Node
 from persys_core.nodes.eviction import EvictionPolicy, EvictionState, plan_evictions
 from persys_core.nodes.liveness import NodeCondition
 from persys_core.ports.agents import Agents
@@ -42,6 +44,7 @@ class NodeMonitor:
 
     _conditions: dict[NodeId, NodeCondition] = field(factory=dict, init=False)
     _alive: dict[NodeId, bool] = field(factory=dict, init=False)
+    _told: set[tuple[NodeId, EventType]] = field(factory=set, init=False)
     _evictions: EvictionState = field(factory=EvictionState, init=False)
     on_condition: Callable[[NodeId], None] | None = field(default=None, init=False)
     """Set while this replica leads: has everything on the node looked at."""
@@ -66,6 +69,34 @@ class NodeMonitor:
         for gone in [node for node in self._alive if self._view.node(node) is None]:
             await self._forget(gone)
         self._release_lost()
+        if self.on_condition is not None:
+            self._follow_drains(self.on_condition)
+
+    def _follow_drains(self, look: Callable[[NodeId], None]) -> None:
+        """Tell, once each, that a drain reached its deadline, or that nothing is left."""
+        draining = {
+            node.id: node.intent.drain
+            for node in self._view.values(Kind.NODE, Node)
+            if node.intent.drain is not None
+        }
+        self._told = {told for told in self._told if told[0] in draining}
+        for node_id, order in draining.items():
+            left = len(work_to_leave(self._view, node_id)) + len(self._view.buried_at(node_id))
+            if not left:
+                self._tell_drain(node_id, EventType.NODE_DRAINED, "everything has left the node")
+            elif order.deadline_at is not None and self._clock.now() >= order.deadline_at:
+                then = "is stopped" if order.force else "stays"
+                text = f"{left} workloads have not left; what is left {then}"
+                if self._tell_drain(node_id, EventType.DRAIN_DEADLINE, text):
+                    look(node_id)
+
+    def _tell_drain(self, node_id: NodeId, kind: EventType, text: str) -> bool:
+        """Whether it was news."""
+        if (node_id, kind) in self._told:
+            return False
+        self._told.add((node_id, kind))
+        self._events.publish(kind, node_id=node_id, reason=text)
+        return True
 
     async def _forget(self, node_id: NodeId) -> None:
         """The node left the cluster: its connection is closed, its work is looked at."""

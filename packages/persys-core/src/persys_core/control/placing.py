@@ -16,6 +16,7 @@ from persys_core.model.ids import NodeId, WorkloadId
 from persys_core.model.resources import Resources, unit_of
 from persys_core.model.states import WorkloadStatus
 from persys_core.model.workload import Assignment, StatusRecord, Workload
+from persys_core.nodes.leaving import is_exclusive
 from persys_core.placement import ledger
 from persys_core.placement.demand import charge_for
 from persys_core.placement.explain import Explanation, ReasonCode, ReasonTally, Verdict
@@ -87,6 +88,34 @@ class Placing:
             tx = ledger.move(tx, workload, assignment, tomb, target, now, call=status.intent)
         return tx, transitions.assigned(status, now), _explained(found)
 
+    def move_away(
+        self, tx: Transaction, workload: Workload, status: StatusRecord
+    ) -> tuple[Transaction, StatusRecord, Explanation]:
+        """Move ``workload`` off a node that works, where another one takes it.
+
+        The old copy runs on until the new one is healthy, except where both would write to one
+        exclusive volume. Without another node nothing changes, and the explanation says why.
+        """
+        assignment = self._view.assignment(workload.id)
+        assert assignment is not None, "this is a bug: only an assigned workload can move"
+        now = self._clock.now()
+        old_node = assignment.value.node_id
+        request = self.request_for(workload, status)
+        found = self._found(request, excluding=frozenset((old_node,)))
+        if not isinstance(found, Placed):
+            return tx, status, _about_others(found)
+        tx = ledger.move(
+            self._activate(tx),
+            workload,
+            assignment,
+            self._view.tombstone(old_node, workload.id),
+            self._target(found, request),
+            now,
+            call=status.intent,
+            start_first=not is_exclusive(workload.spec),
+        )
+        return tx, transitions.assigned(status, now), _explained(found)
+
     def request_for(self, workload: Workload, status: StatusRecord) -> PlacementRequest:
         """What the placer is asked for this workload."""
         pinned = status.data_node_id if has_local_data(workload.spec) else ""
@@ -100,6 +129,13 @@ class Placing:
             return missing
         request = self.request_for(workload, status)
         return self._placer.explain(request, self._clock.now(), max_examples=max_examples)
+
+    def explain_leaving(self, workload: Workload, status: StatusRecord) -> Explanation | None:
+        """Why no other node takes a placed workload; ``None`` where one does."""
+        assignment = self._view.assignment(workload.id)
+        here = frozenset((assignment.value.node_id,)) if assignment else frozenset[NodeId]()
+        found = self._found(self.request_for(workload, status), excluding=here)
+        return None if isinstance(found, Placed) else _about_others(found)
 
     def publish(self, workload_id: WorkloadId, node_id: NodeId, explanation: Explanation) -> None:
         """Tell of a placement, or of a workload that found no node."""
@@ -279,3 +315,13 @@ def _explained(found: Placed) -> Explanation:
         found.parts,
         next_step="it is sent to the node's agent",
     )
+
+
+def _about_others(found: Explanation) -> Explanation:
+    """``found`` with what is to be said of nodes that might take the workload first: that the
+    node which is being left takes nothing is no news."""
+    ordered = sorted(found.reasons, key=lambda tally: tally.code in _OF_THE_NODE_THAT_IS_LEFT)
+    return evolve(found, reasons=tuple(ordered))
+
+
+_OF_THE_NODE_THAT_IS_LEFT = (ReasonCode.DRAINING, ReasonCode.CORDONED, ReasonCode.EXCLUDED)

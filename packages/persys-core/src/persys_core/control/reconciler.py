@@ -9,22 +9,25 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 
+from attrs import evolve
+
 from persys_core.control.case import Case, load_case
 from persys_core.control.committer import LeadershipLostError
 from persys_core.control.steps_agent import AgentSteps, poll_delay
 from persys_core.control.steps_place import PlaceSteps
 from persys_core.control.steps_record import RecordSteps
-from persys_core.control.term import AGAIN, Next, Term
+from persys_core.control.term import AGAIN, Next, Stays, Term
 from persys_core.control.tombstones import TombstoneSteps
 from persys_core.control.work import Work
 from persys_core.model.errors import FrozenError
 from persys_core.model.states import DesiredState
 from persys_core.model.workload import Failure, FailureKind
+from persys_core.nodes.leaving import Leaving
 from persys_core.placement.ledger import LedgerError
 from persys_core.ports.cluster_store import StoreUnavailableError
 from persys_core.ports.observer import Metric
 from persys_core.reconcile.actions import Action
-from persys_core.reconcile.decide import decide
+from persys_core.reconcile.decide import Rule, decide
 
 __all__ = ["Reconciler"]
 
@@ -84,13 +87,23 @@ class Reconciler:
         if case is None:
             self._term.observations.forget(work.workload_id)
             return None
-        rule = decide(case.situation)
-        step = self._performers.get(rule.action)
-        following = await step(case) if step else self._wait(rule.action, case)
+        rule, following = await self._perform(case)
         self._term.ports.observer.increment(
             Metric.RECONCILE_RESULTS, {"action": rule.action.value, "success": "true"}
         )
         return following
+
+    async def _perform(self, case: Case) -> tuple[Rule, Next]:
+        rule = decide(case.situation)
+        if rule.action is Action.LEAVE:
+            following = await self._places.leave(case)
+            if not isinstance(following, Stays):
+                return rule, following
+            stays = evolve(case.situation, leaving=Leaving.STAYS)
+            case = evolve(case, situation=stays)
+            rule = decide(stays)
+        step = self._performers.get(rule.action)
+        return rule, await step(case) if step else self._wait(rule.action, case)
 
     def _steps(self) -> Mapping[Action, Step]:
         """What performs each action; the others only wait."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from attrs import field, frozen
 
@@ -13,10 +13,18 @@ from persys_core.model.node import StoragePool
 from persys_core.model.observation import AgentReport
 from persys_core.model.resources import Resources
 from persys_core.model.spec import WorkloadSpec
-from persys_core.model.states import DesiredState, WorkloadType
+from persys_core.model.states import DesiredState, TaintEffect, WorkloadType
 from persys_core.model.usage import NodeUsage, WorkloadUsage
 
-__all__ = ["ApplyWorkload", "Heartbeat", "NodeIntentChange", "RegisterNode"]
+__all__ = [
+    "ApplyWorkload",
+    "DrainNode",
+    "Heartbeat",
+    "NodeIntentChange",
+    "NodeLabelChange",
+    "NodeTaintChange",
+    "RegisterNode",
+]
 
 
 @frozen
@@ -72,3 +80,31 @@ class NodeIntentChange:
     node_id: NodeId
     reason: str = ""
     actor: str = "operator"
+
+
+@frozen
+class DrainNode:
+    """Have everything leave a node; see ``model.node.DrainOrder``."""
+
+    change: NodeIntentChange
+    deadline: timedelta | None = None
+    force: bool = False
+
+
+@frozen
+class NodeTaintChange:
+    """Set ``taint``, or take away the taints of its key (and effect, where ``effect`` is given)."""
+
+    change: NodeIntentChange
+    key: str
+    value: str = ""
+    effect: TaintEffect | None = None
+
+
+@frozen
+class NodeLabelChange:
+    """Set an operator's label, or take it away (``value`` ``None``)."""
+
+    change: NodeIntentChange
+    key: str
+    value: str | None = None

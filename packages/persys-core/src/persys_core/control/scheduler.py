@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from persys_core.control.admission import Admission, NodeOperations
+from persys_core.control.admission import Admission
 from persys_core.control.admission_nodes import NodeAdmission
 from persys_core.control.admission_workloads import WorkloadAdmission
 from persys_core.control.agent_calls import NodeReach
@@ -27,6 +27,7 @@ from persys_core.control.listing import Listing
 from persys_core.control.loops import LoopLag, PeriodicLoop
 from persys_core.control.mode_supervisor import ModeSupervisor
 from persys_core.control.node_monitor import NodeMonitor
+from persys_core.control.node_operations import NodeOperations
 from persys_core.control.node_views import NodeViews
 from persys_core.control.observations import Observations
 from persys_core.control.pending import Pending
@@ -161,7 +162,16 @@ class Scheduler:
             self.modes.require_writable,
         )
         self.admission = Admission(nodes, workloads)
-        self.nodes = NodeOperations(nodes)
+        self.nodes = NodeOperations(
+            self.view,
+            self.reads,
+            self.committer,
+            self.node_views,
+            self.placing,
+            self.publisher,
+            self.ports.clock,
+            self.modes.require_writable,
+        )
         self.queries = Queries(
             self.view,
             self.reads,

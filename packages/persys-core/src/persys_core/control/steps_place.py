@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from persys_core.control.case import Case
-from persys_core.control.term import AGAIN, Next, Term
+from persys_core.control.term import AGAIN, STAYS, Next, Stays, Term
 from persys_core.model.event import EventType
 from persys_core.model.states import WorkloadStatus
+from persys_core.nodes.leaving import Leaving
 from persys_core.nodes.liveness import NodeCondition
 from persys_core.placement import ledger
-from persys_core.placement.explain import Verdict
+from persys_core.placement.explain import Explanation, Verdict
 from persys_core.ports.cluster_store import Key
 from persys_core.ports.observer import Metric
 from persys_core.reconcile import transitions
@@ -46,19 +47,72 @@ class PlaceSteps:
         tx = tx.put(Key.status(case.workload.id), status, case.stored_status)
         if not await self._term.commit(tx):
             return AGAIN
+        self._tell_moved(case, explanation, EventType.RESCHEDULED, why)
+        return AGAIN if explanation.verdict is Verdict.PLACED else None
+
+    def _tell_moved(self, case: Case, explanation: Explanation, kind: EventType, why: str) -> None:
         moved = explanation.verdict is Verdict.PLACED
+        self._term.blocked.pop(case.workload.id, None)
         self._term.ports.observer.increment(
             Metric.EVICTIONS, {"result": "moved" if moved else "pending"}
         )
         self._term.events.publish(
-            EventType.RESCHEDULED if moved else EventType.WORKLOAD_UNSCHEDULABLE,
+            kind if moved else EventType.WORKLOAD_UNSCHEDULABLE,
             workload_id=case.workload.id,
             node_id=explanation.node_id,
             reason=why if moved else explanation.summary,
             code="" if moved else explanation.reasons[0].code,
             details={"previous_node": case.node_id},
         )
-        return AGAIN if moved else None
+
+    async def leave(self, case: Case) -> Next | Stays:
+        """Its node is to be left: move it if another node takes it, or where it must, at all.
+
+        ``STAYS``: no other node takes it, so it goes on where it is.
+        """
+        if case.situation.leaving is Leaving.MUST:
+            return await self._thrown_out(case)
+        tx, status, explanation = self._term.placing.move_away(
+            case.transaction(), case.workload, case.status
+        )
+        if explanation.verdict is not Verdict.PLACED:
+            self._tell_blocked(case, explanation)
+            return STAYS
+        tx = tx.put(Key.status(case.workload.id), status, case.stored_status)
+        if await self._term.commit(tx):
+            self._tell_moved(case, explanation, EventType.RELOCATED, self._why_left(case))
+        return AGAIN
+
+    async def _thrown_out(self, case: Case) -> Next:
+        """The deadline of a forced drain has passed: it goes, to another node or to none."""
+        why = f"{self._why_left(case)}; its deadline has passed"
+        tx, status, explanation = self._term.placing.relocate(
+            case.transaction(), case.workload, case.status, why
+        )
+        tx = tx.put(Key.status(case.workload.id), status, case.stored_status)
+        if await self._term.commit(tx):
+            self._tell_moved(case, explanation, EventType.RELOCATED, why)
+        return AGAIN
+
+    def _tell_blocked(self, case: Case, explanation: Explanation) -> None:
+        """Once per reason, not once per look (reference defect J11)."""
+        code = explanation.reasons[0].code
+        if self._term.blocked.get(case.workload.id) == code:
+            return
+        self._term.blocked[case.workload.id] = code
+        self._term.events.publish(
+            EventType.RESCHEDULE_SKIPPED,
+            workload_id=case.workload.id,
+            node_id=case.node_id,
+            reason=f"{self._why_left(case)}; no other node takes it: {explanation.summary}",
+            code=code,
+        )
+
+    def _why_left(self, case: Case) -> str:
+        node = case.node
+        if node is not None and node.intent.draining:
+            return f"node {case.node_id} is drained: {node.intent.reason}"
+        return f"node {case.node_id} has a NoExecute taint that it does not tolerate"
 
     async def await_node(self, case: Case) -> Next:
         """Its node is silent. A pinned workload says that it waits for its data."""

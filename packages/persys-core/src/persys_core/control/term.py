@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from attrs import frozen
+from attrs import field, frozen
 
 from persys_core.control.agent_calls import AgentCalls, NodeReach
 from persys_core.control.committer import Committer, LeadershipLostError
@@ -16,13 +16,13 @@ from persys_core.control.observations import Observations
 from persys_core.control.placing import Placing
 from persys_core.control.view import ClusterView
 from persys_core.control.work import Work
-from persys_core.model.ids import NodeId
+from persys_core.model.ids import NodeId, WorkloadId
 from persys_core.nodes.liveness import NodeCondition
 from persys_core.placement.ledger import Transaction
 from persys_core.ports.cluster_store import Committed, Conflict
 from persys_core.ports.membership import Leadership
 
-__all__ = ["AGAIN", "Next", "Term"]
+__all__ = ["AGAIN", "STAYS", "Next", "Stays", "Term"]
 
 
 class _Again:
@@ -31,6 +31,14 @@ class _Again:
 
 AGAIN = _Again()
 """Look at the workload once more at once: something changed."""
+
+
+class Stays:
+    """The type of ``STAYS``."""
+
+
+STAYS = Stays()
+"""The workload cannot leave its node now: decide again as if it did not have to."""
 
 Next = timedelta | _Again | None
 """What follows a step: look again at once, after a while, or when something changes."""
@@ -56,6 +64,8 @@ class Term:
     may_move: Callable[[NodeId], bool]
     step_down: Callable[[], None]
     """Ends the term: the store does not know this leader (any more)."""
+    blocked: dict[WorkloadId, str] = field(factory=dict)
+    """Why a workload cannot leave its node, as it was told last."""
 
     @property
     def epoch(self) -> int:

@@ -14,6 +14,7 @@ from persys_core.control.term import AGAIN, Next, Term
 from persys_core.control.work import Work
 from persys_core.model.node import Node
 from persys_core.model.observation import AgentReport, TaskStatus
+from persys_core.model.states import WorkloadStatus
 from persys_core.model.workload import Intent, IntentAction, Tombstone
 from persys_core.nodes.liveness import NodeCondition
 from persys_core.placement import ledger
@@ -21,7 +22,7 @@ from persys_core.placement.ledger import Transaction
 from persys_core.ports.agents import DeleteRequest, NotFound, Refused, Unreachable
 from persys_core.ports.cluster_store import Key, Versioned
 from persys_core.reconcile.observe import says_gone
-from persys_core.reconcile.situation import is_underway
+from persys_core.reconcile.situation import Outlook, is_underway, outlook_of
 
 __all__ = ["TombstoneSteps"]
 
@@ -44,6 +45,8 @@ class TombstoneSteps:
             return await self._end(grave)
         if self._term.condition(work.node_id) is not NodeCondition.READY:
             return None
+        if grave.value.after_healthy and self._replacement_is_owed(grave.value):
+            return None
         intent = grave.value.intent
         if intent is not None and is_underway(intent, self._term.epoch, self._term.now()):
             return self._term.until(intent.deadline, AGAIN_AFTER)
@@ -51,6 +54,16 @@ class TombstoneSteps:
         if blocked is not None:
             return self._term.until(blocked, AGAIN_AFTER)
         return await self._ask(grave, node.value)
+
+    def _replacement_is_owed(self, grave: Tombstone) -> bool:
+        """Whether the old copy is still the healthy one: the new one does not run yet."""
+        stored = self._term.view.workload(grave.workload_id)
+        status = self._term.view.status(grave.workload_id)
+        if stored is None or status is None or stored.value.uid != grave.uid:
+            return False
+        if outlook_of(stored.value, status.value) is not Outlook.RUN:
+            return False
+        return status.value.status is not WorkloadStatus.RUNNING
 
     async def _ask(self, grave: Versioned[Tombstone], node: Node) -> Next:
         match await self._term.calls.status(node, grave.value.workload_id):

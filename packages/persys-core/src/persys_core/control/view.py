@@ -33,6 +33,7 @@ class ClusterView:
         self._removed: dict[Key, StoreRevision] = {}
         self._assigned: dict[NodeId, set[WorkloadId]] = {}
         self._buried: dict[NodeId, set[WorkloadId]] = {}
+        self._graves: dict[WorkloadId, set[NodeId]] = {}
         self._listeners: list[Listener] = []
         self.revision: StoreRevision = 0
         self.quarantined: tuple[str, ...] = ()
@@ -87,6 +88,10 @@ class ClusterView:
     def buried_at(self, node_id: NodeId) -> frozenset[WorkloadId]:
         """The workloads of which this node owes a delete."""
         return frozenset(self._buried.get(node_id, ()))
+
+    def graves_of(self, workload_id: WorkloadId) -> frozenset[NodeId]:
+        """The nodes that owe a delete of this workload."""
+        return frozenset(self._graves.get(workload_id, ()))
 
     # Taking changes
 
@@ -161,6 +166,10 @@ class ClusterView:
                     index = self._assigned.setdefault(assignment.node_id, set())
                     (index.add if add else index.discard)(assignment.workload_id)
                 case Tombstone() as tombstone:
+                    graves = self._graves.setdefault(tombstone.workload_id, set())
+                    (graves.add if add else graves.discard)(tombstone.node_id)
+                    if not graves:
+                        del self._graves[tombstone.workload_id]
                     index = self._buried.setdefault(tombstone.node_id, set())
                     (index.add if add else index.discard)(tombstone.workload_id)
                 case _:

@@ -143,6 +143,7 @@ def constraint_errors(metadata: Mapping[str, str]) -> Iterator[FieldError]:
 
 
 _KNOWN = {
+    "node_system",
     "tolerations",
     "anti_affinity",
     "spread_by",

@@ -41,6 +41,8 @@ class EventType(StrEnum):
     # Ours
     NODE_CORDONED = "NodeCordoned"
     NODE_UNCORDONED = "NodeUncordoned"
+    NODE_DRAINED = "NodeDrained"
+    DRAIN_DEADLINE = "DrainDeadline"
     NODE_OVERCOMMITTED = "NodeOvercommitted"
     WORKLOAD_CREATED = "WorkloadCreated"
     WORKLOAD_UPDATED = "WorkloadUpdated"

@@ -16,7 +16,7 @@ from persys_core.model.mappings import text_map
 from persys_core.model.resources import DISK, Resources, pool_dimension
 from persys_core.model.states import TaintEffect, WorkloadType
 
-__all__ = ["Node", "OperatorIntent", "StoragePool", "Taint", "capacity_of"]
+__all__ = ["DrainOrder", "Node", "OperatorIntent", "StoragePool", "Taint", "capacity_of"]
 
 
 @frozen
@@ -38,6 +38,20 @@ class Taint:
 
 
 @frozen
+class DrainOrder:
+    """An operator's wish that everything leaves a node.
+
+    ``deadline_at``: what has not left by then stays, or with ``force`` is stopped there. ``None``
+    waits for as long as it takes. ``workloads``: how many were to leave when the drain began.
+    """
+
+    started_at: datetime
+    deadline_at: datetime | None = None
+    force: bool = False
+    workloads: int = 0
+
+
+@frozen
 class OperatorIntent:
     """What an operator wants of a node; only operators change it, never a heartbeat.
 
@@ -51,6 +65,7 @@ class OperatorIntent:
     changed_at: datetime | None = None
     taints: tuple[Taint, ...] = ()
     labels: Mapping[str, str] = field(factory=dict, converter=text_map)
+    drain: DrainOrder | None = None
 
 
 @frozen

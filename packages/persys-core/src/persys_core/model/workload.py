@@ -225,6 +225,8 @@ class Tombstone:
     reason: str = ""
     shares: int = 1
     """How many charged assignments it stands for (none where the share was released before)."""
+    after_healthy: bool = False
+    """Whether the old copy runs on until the workload is seen running in its new place."""
     delete_volumes: bool = False
     """Whether the delete carries out a user's wish, so that the data goes with it."""
     intent: Intent | None = None

@@ -10,24 +10,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from attrs import evolve, frozen
 
 from persys_core.model.ids import NodeId
-from persys_core.model.node import Node, OperatorIntent, StoragePool
+from persys_core.model.node import DrainOrder, Node, OperatorIntent, StoragePool, Taint
 from persys_core.model.resources import CPU, MEMORY, Resources, unit_of
-from persys_core.model.states import WorkloadType
+from persys_core.model.states import TaintEffect, WorkloadType
 from persys_core.model.workload import Allocation
 
 __all__ = [
     "Refusal",
     "Registration",
     "cordon",
+    "delete_label",
+    "drain",
     "overcommitted_dimensions",
     "register",
     "registration_refusal",
+    "set_label",
+    "taint",
     "uncordon",
+    "undrain",
+    "untaint",
 ]
 
 
@@ -126,14 +132,86 @@ def uncordon(node: Node, *, reason: str, actor: str, now: datetime) -> Node | Re
     return _with_cordon(node, False, reason or "node returned to service", actor, now)
 
 
+def drain(node: Node, order: DrainOrder, *, reason: str, actor: str) -> Node:
+    """Have everything leave ``node``. A second drain replaces deadline and force of the first,
+    and keeps when it began."""
+    began = node.intent.drain
+    if began is not None:
+        order = evolve(order, started_at=began.started_at, workloads=began.workloads)
+    return _changed(
+        node, reason or "node drain requested", actor, order.started_at,
+        draining=True, drain=order,
+    )  # fmt: skip
+
+
+def undrain(node: Node, *, reason: str, actor: str, now: datetime) -> Node:
+    """Return ``node`` to service: the drain and a cordon end. What has left does not come back."""
+    if not (node.intent.draining or node.intent.cordoned):
+        return node
+    return _changed(
+        node, reason or "node returned to service", actor, now,
+        draining=False, cordoned=False, drain=None,
+    )  # fmt: skip
+
+
+def taint(node: Node, mark: Taint, *, reason: str, actor: str, now: datetime) -> Node:
+    """Mark ``node``; a taint of the same key and effect is replaced."""
+    if mark in node.intent.taints:
+        return node
+    others = (each for each in node.intent.taints if (each.key, each.effect) != _identity(mark))
+    told = reason or f"taint {mark.key}={mark.value}:{mark.effect} set"
+    return _changed(node, told, actor, now, taints=(*others, mark))
+
+
+def untaint(
+    node: Node, key: str, effect: TaintEffect | None, *, reason: str, actor: str, now: datetime
+) -> Node:
+    """Take the taint of this key and effect away; without an effect, all of this key."""
+    kept = tuple(
+        each for each in node.intent.taints if each.key != key or effect not in (None, each.effect)
+    )
+    if kept == node.intent.taints:
+        return node
+    return _changed(node, reason or "taint removed", actor, now, taints=kept)
+
+
+def set_label(node: Node, key: str, value: str, *, actor: str, now: datetime) -> Node:
+    """Set an operator's label; it wins over the agent's of the same key."""
+    if node.intent.labels.get(key) == value:
+        return node
+    return _changed(node, f"label {key} set", actor, now, labels={**node.intent.labels, key: value})
+
+
+def delete_label(node: Node, key: str, *, actor: str, now: datetime) -> Node | Refusal:
+    """Take an operator's label away; the agent's own labels are the agent's to change."""
+    if key not in node.intent.labels:
+        if key in node.agent_labels:
+            return Refusal(
+                "agent_label",
+                f'label "{key}" of node "{node.id}" is set by its agent; change the agent\'s'
+                " configuration, or set an operator label of that key to override it",
+            )
+        return node
+    kept = {name: value for name, value in node.intent.labels.items() if name != key}
+    return _changed(node, f"label {key} deleted", actor, now, labels=kept)
+
+
 def overcommitted_dimensions(node: Node, allocation: Allocation) -> tuple[str, ...]:
     """The dimensions in which more is committed on ``node`` than it can give; mostly none."""
     return allocation.charged.shortfalls(node.allocatable)
 
 
 def _with_cordon(node: Node, cordoned: bool, reason: str, actor: str, now: datetime) -> Node:
-    intent = evolve(node.intent, cordoned=cordoned, reason=reason, changed_by=actor, changed_at=now)
+    return _changed(node, reason, actor, now, cordoned=cordoned)
+
+
+def _changed(node: Node, reason: str, actor: str, now: datetime, **changes: Any) -> Node:
+    intent = evolve(node.intent, reason=reason, changed_by=actor, changed_at=now, **changes)
     return evolve(node, intent=intent)
+
+
+def _identity(mark: Taint) -> tuple[str, TaintEffect]:
+    return mark.key, mark.effect
 
 
 def _amount(resources: Resources, dimension: str) -> str:

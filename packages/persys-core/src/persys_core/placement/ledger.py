@@ -222,11 +222,13 @@ def move(
     now: datetime,
     *,
     call: Intent | None = None,
+    start_first: bool = False,
 ) -> Transaction:
     """Replace the assignment by one on another node, in one commit; both nodes stay charged.
 
-    The old copy is owed a delete by a tombstone, which holds the old share until it is gone.
-    ``call``: a call to the old node that may still arrive.
+    The old copy is owed a delete by a tombstone, which holds the old share until it is gone;
+    with ``start_first`` it runs on until the new one is healthy. ``call``: a call to the old node
+    that may still arrive.
     """
     old = assignment.value
     if old.node_id == target.node.value.id:
@@ -235,7 +237,11 @@ def move(
             tx.expecting(Key.assignment(workload.id), assignment),
         )
     why = f"moved to {target.node.value.id}"
-    grave = evolve(_grave(workload, old, tombstone, why, now), intent=_loose(call))
+    grave = evolve(
+        _grave(workload, old, tombstone, why, now),
+        intent=_loose(call),
+        after_healthy=start_first,
+    )
     tx = tx.put(Key.tombstone(old.node_id, old.workload_id), grave, tombstone)
     return _give(tx, workload, assignment, target, now)
 

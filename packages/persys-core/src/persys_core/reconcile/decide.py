@@ -13,6 +13,7 @@ from collections.abc import Callable
 from attrs import frozen
 
 from persys_core.model.states import ObservedState
+from persys_core.nodes.leaving import Leaving
 from persys_core.nodes.liveness import NodeCondition
 from persys_core.reconcile.actions import Action
 from persys_core.reconcile.situation import Charge, Outlook, Situation
@@ -74,6 +75,11 @@ def _slow_start(s: Situation) -> bool:
     if s.observed is ObservedState.PENDING:
         return s.revision_matches
     return s.observed is ObservedState.UNKNOWN and s.sent_here and s.confirmed
+
+
+def _must_leave(s: Situation) -> bool:
+    """A pinned workload leaves only where it is made to."""
+    return s.leaving is Leaving.MUST or (s.leaving is Leaving.MOVES and not s.pinned)
 
 
 def _ended_well(s: Situation) -> bool:
@@ -170,6 +176,12 @@ RUN_RULES: tuple[Rule, ...] = (
         Action.ASSIGN,
         "its share was given back: the ledger must hold it again before it runs",
     ),
+    Rule(
+        "run-leave",
+        _must_leave,
+        Action.LEAVE,
+        "its node is drained, or bears a NoExecute taint that it does not tolerate",
+    ),
     Rule("run-poll", lambda s: s.poll_due, Action.INQUIRE, "it was sent; how far is it?"),
     Rule(
         "run-task",
@@ -237,6 +249,12 @@ RUN_RULES: tuple[Rule, ...] = (
         _slow_start,
         Action.RECORD_FAILURE,
         "it did not start within the time of its type (defect C16)",
+    ),
+    Rule(
+        "run-old-copy",
+        lambda s: s.old_copy and not s.sent_here,
+        Action.AWAIT_OLD_COPY,
+        "two copies would write to one exclusive volume",
     ),
     Rule(
         "run-first",

@@ -14,6 +14,7 @@ from attrs import frozen
 from persys_core.model.resources import Resources
 from persys_core.model.states import DesiredState, ObservedState, WorkloadStatus
 from persys_core.model.workload import Assignment, Intent, StatusRecord, Workload
+from persys_core.nodes.leaving import Leaving
 from persys_core.nodes.liveness import NodeCondition
 from persys_core.reconcile.observe import Sighting
 
@@ -83,6 +84,9 @@ class Situation:
     """The status record already says what is observed."""
     delete_sent: bool = False
     """A delete was sent and its time to take effect is not over."""
+    leaving: Leaving = Leaving.STAYS
+    old_copy: bool = False
+    """It may not run twice, and another node has not confirmed that it is gone there."""
     poll_due: bool = False
     """A call is open, and the agent was not asked about it lately."""
 
@@ -148,6 +152,8 @@ class Circumstances:
     apply_timeout: timedelta
     timing: Timing
     now: datetime
+    leaving: Leaving = Leaving.STAYS
+    old_copy: bool = False
 
 
 def assess(known: Known, around: Circumstances) -> Situation:
@@ -173,6 +179,8 @@ def assess(known: Known, around: Circumstances) -> Situation:
         within_missing_grace=last_sent is not None and now < last_sent + timing.missing_grace,
         start_overdue=last_sent is not None and now >= last_sent + around.apply_timeout,
         pinned=around.pinned,
+        leaving=around.leaving,
+        old_copy=around.old_copy,
         recorded=_is_recorded(workload, status, seen, assignment),
         delete_sent=_delete_sent(status, now, timing),
         poll_due=intent is not None and now - _asked_at(intent, seen) >= timing.poll_interval,

@@ -1,0 +1,96 @@
+"""What must leave a node, in which order, and what is owed first.
+
+Decided here: whether a workload on a node is to move away now (a drain, or a NoExecute taint that
+it does not tolerate), and whether it may be stopped there for want of a better place. Not decided
+here: where it goes (placement), and how a move is written (``placement.ledger``). Pure.
+
+* Ordinary workloads leave first, node-system ones (``persys.scheduling.node_system``) last.
+* At most ``AT_ONCE`` moves of one node are under way at a time.
+* Stateless work starts its replacement first; what holds an exclusive volume stops first.
+* What has no other place stays and says so. At the deadline it stays, or with force is stopped.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+from attrs import frozen
+
+from persys_core.model.constraints import PREFIX, parse_constraints
+from persys_core.model.node import Node, Taint
+from persys_core.model.spec import WorkloadSpec
+from persys_core.model.states import TaintEffect
+from persys_core.placement.filters.taints import tolerates
+
+__all__ = ["AT_ONCE", "Leaving", "NodeLoad", "is_exclusive", "is_node_system", "leaving_of"]
+
+AT_ONCE = 10
+NODE_SYSTEM_KEY = PREFIX + "node_system"
+_SHARED_MODES = frozenset({"readwritemany", "readonlymany", "rwx", "rox"})
+
+
+class Leaving(StrEnum):
+    """Whether a workload has to leave its node."""
+
+    STAYS = "stays"
+    WAITS = "waits"
+    """It must leave, and others go first."""
+    MOVES = "moves"
+    """It must leave; where no other node takes it, it stays."""
+    MUST = "must"
+    """It must leave now, to another node or to none."""
+
+
+@frozen
+class NodeLoad:
+    """What is on a node: ordinary workloads that must still leave, and moves under way."""
+
+    ordinary: int = 0
+    moves: int = 0
+
+
+def leaving_of(node: Node, spec: WorkloadSpec, load: NodeLoad, now: datetime) -> Leaving:
+    """Whether a workload of ``spec``, which runs on ``node``, is to leave at ``now``."""
+    if not _is_unwelcome(node, spec):
+        return Leaving.STAYS
+    order = node.intent.drain
+    late = order is not None and order.deadline_at is not None and now >= order.deadline_at
+    forced = order is not None and order.force and late
+    if is_node_system(spec) and load.ordinary:
+        return Leaving.WAITS
+    if forced:
+        return Leaving.MUST
+    return Leaving.WAITS if load.moves >= AT_ONCE else Leaving.MOVES
+
+
+def _is_unwelcome(node: Node, spec: WorkloadSpec) -> bool:
+    return node.intent.draining or _evicting_taint(node, spec) is not None
+
+
+def _evicting_taint(node: Node, spec: WorkloadSpec) -> Taint | None:
+    tolerations = parse_constraints(spec.metadata).tolerations
+    return next(
+        (
+            taint
+            for taint in node.intent.taints
+            if taint.effect is TaintEffect.NO_EXECUTE
+            and not any(tolerates(toleration, taint) for toleration in tolerations)
+        ),
+        None,
+    )
+
+
+def is_node_system(spec: WorkloadSpec) -> bool:
+    """Whether others on its node need it until they have left."""
+    return spec.metadata.get(NODE_SYSTEM_KEY, "").strip().lower() in ("true", "1", "yes")
+
+
+def is_exclusive(spec: WorkloadSpec) -> bool:
+    """Whether two copies must never run at once, since they would share a volume for writing."""
+    return any(
+        volume.driver != "local"
+        and not volume.read_only
+        and volume.access_mode.replace("-", "").lower() not in _SHARED_MODES
+        for volume in spec.managed_volumes
+    )

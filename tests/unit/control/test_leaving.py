@@ -1,0 +1,255 @@
+"""Drains and NoExecute taints: what leaves, in which order, and what stays and says so."""
+
+from datetime import timedelta
+
+import pytest
+from attrs import evolve
+
+from persys_core.control.requests import (
+    DrainNode,
+    NodeIntentChange,
+    NodeLabelChange,
+    NodeTaintChange,
+)
+from persys_core.model.errors import NotFoundError, RefusedError
+from persys_core.model.spec import ManagedVolume
+from persys_core.model.states import NodeStatus, TaintEffect
+from persys_core.ports.cluster_store import Kind
+from persys_core.sim.agent_settings import Latency
+from persys_core.sim.clock import VirtualClock
+from persys_core.testing.virtual import virtual_time
+from tests.builders import Driver, container, machine, running_cluster
+
+LOCAL = {"persys.scheduling.persistence_class": "node-local"}
+SYSTEM = {"persys.scheduling.node_system": "true"}
+
+
+def _drain(node_id: str = "n1", seconds: float | None = None, *, force: bool = False) -> DrainNode:
+    deadline = None if seconds is None else timedelta(seconds=seconds)
+    return DrainNode(NodeIntentChange(node_id, "new kernel", "ann"), deadline, force)
+
+
+def _running(driver: Driver) -> list[str]:
+    """What really runs, copy by copy."""
+    now = driver.clock.now()
+    return sorted(name for model in driver.cluster.machines for name in model.running(now))
+
+
+async def _running_on(driver: Driver, node_id: str, **specs: object) -> None:
+    """Apply workloads while only ``node_id`` takes any, and wait until they run."""
+    for workload_id, spec in specs.items():
+        await driver.apply(workload_id, spec)  # type: ignore[arg-type]
+    await driver.wait(seconds=20)
+    for workload_id in specs:
+        assert await driver.node_of(workload_id) == node_id
+
+
+@virtual_time()
+async def test_drain_starts_replacements_first(clock: VirtualClock) -> None:
+    """Every stateless workload has a healthy copy at every second of a drain; afterwards each runs
+    once, elsewhere, and the node owes nothing."""
+    slow = evolve(machine("n2"), start=Latency.of(5))
+    async with running_cluster(clock, machine("n1")) as driver:
+        await _running_on(driver, "n1", a=container(), b=container())
+        driver.cluster.add_machine(slow)
+        await driver.wait(seconds=5)
+        view = await driver.cluster.api().nodes.drain(_drain())
+        assert (view.status, view.node.intent.changed_by) == (NodeStatus.DRAINING, "ann")
+        for _ in range(60):
+            await driver.wait(seconds=1)
+            assert set(_running(driver)) == {"a", "b"}
+        assert _running(driver) == ["a", "b"]
+        assert await driver.node_of("a") == await driver.node_of("b") == "n2"
+        assert not driver.cluster.api().view.all(Kind.TOMBSTONE)
+        told = [event.type.value for event in await driver.events() if event.node_id == "n1"]
+        assert "NodeDraining" in told
+        assert told[-1] == "NodeDrained"
+
+
+@virtual_time()
+async def test_drain_names_its_blockers_until_the_deadline(clock: VirtualClock) -> None:
+    """D02: two move, one has no place: progress names it with its reason, the deadline is told,
+    and it runs on; with force it is stopped, the system workload last."""
+    async with running_cluster(clock, machine("n1", cpu=8000)) as driver:
+        await _running_on(
+            driver,
+            "n1",
+            w1=container(),
+            w2=container(),
+            w3=container(cpu=5000),
+            system=container(cpu=100, metadata=SYSTEM),
+        )
+        driver.cluster.add_machine(machine("n2", cpu=4000))
+        await driver.wait(seconds=5)
+        nodes = driver.cluster.api().nodes
+        await nodes.drain(_drain(seconds=60))
+        await driver.wait(seconds=40)
+        progress = await nodes.progress("n1")
+        assert (progress.moved, progress.remaining) == (2, 2)
+        assert [(each.workload_id, each.code) for each in progress.blocked] == [("w3", "cpu")]
+        skipped = await driver.events("RescheduleSkipped", "w3")
+        assert len(skipped) == 1
+        assert "cpu (asked 5000" in skipped[0].reason
+        await driver.wait(seconds=30)
+        assert len(await driver.events("DrainDeadline")) == 1
+        assert (await driver.status("w3"), await driver.node_of("w3")) == ("Running", "n1")
+        assert await driver.node_of("system") == "n1"
+        await nodes.drain(_drain(seconds=1, force=True))
+        await driver.wait(minutes=1)
+        assert await driver.status("w3") == "Pending"
+        assert await driver.node_of("system") == "n2"
+        deletes = [
+            entry.workload_id
+            for entry in driver.cluster.machines.model("n1").journal.entries
+            if entry.what == "delete"
+        ]
+        assert deletes[-1] == "system"
+
+
+@virtual_time()
+async def test_drain_survives_beats_registrations_and_restarts(clock: VirtualClock) -> None:
+    """D01: only undrain ends a drain; then the node takes work again."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        await driver.cluster.api().nodes.drain(_drain())
+        request = driver.cluster.machines.model("n1").registration()
+        await driver.cluster.api().admission.register_node(evolve(request, agent_version="2"))
+        await driver.wait(minutes=1)
+        await driver.cluster.crash(driver.cluster.replicas[0])
+        await driver.cluster.start_replica()
+        await driver.wait(minutes=1)
+        answer = await driver.apply("w")
+        assert answer.explanation is not None
+        assert answer.explanation.reasons[0].code == "draining"
+        with pytest.raises(RefusedError, match="undrain"):
+            await driver.cluster.api().nodes.uncordon(NodeIntentChange("n1"))
+        await driver.cluster.api().nodes.undrain(NodeIntentChange("n1", "done"))
+        await driver.wait(seconds=10)
+        assert await driver.node_of("w") == "n1"
+
+
+@virtual_time()
+async def test_local_data_stays_on_a_drained_node(clock: VirtualClock) -> None:
+    """A pinned workload does not move; progress says so, and it runs on."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        await _running_on(driver, "n1", w=container(metadata=LOCAL))
+        driver.cluster.add_machine(machine("n2"))
+        await driver.wait(seconds=5)
+        await driver.cluster.api().nodes.drain(_drain())
+        await driver.wait(minutes=2)
+        progress = await driver.cluster.api().nodes.progress("n1")
+        assert [each.code for each in progress.blocked] == ["local_data"]
+        assert (await driver.status("w"), await driver.node_of("w")) == ("Running", "n1")
+
+
+@virtual_time()
+async def test_exclusive_volume_stops_first(clock: VirtualClock) -> None:
+    """Two copies never write to one exclusive volume: the new one starts after the old is gone."""
+    volume = ManagedVolume("v", "ceph-rbd", 1, "ReadWriteOnce", mount_path="/v")
+    driver_set = frozenset({"local", "ceph-rbd"})
+    nodes = [evolve(machine(name), storage_drivers=driver_set) for name in ("n1", "n2")]
+    async with running_cluster(clock, nodes[0]) as driver:
+        await _running_on(driver, "n1", w=container(volumes=(volume,)))
+        driver.cluster.add_machine(nodes[1])
+        await driver.wait(seconds=5)
+        await driver.cluster.api().nodes.drain(_drain())
+        for _ in range(60):
+            await driver.wait(seconds=0.5)
+            copies = sum("w" in model.running(clock.now()) for model in driver.cluster.machines)
+            assert copies <= 1
+        assert (await driver.status("w"), await driver.node_of("w")) == ("Running", "n2")
+
+
+@virtual_time()
+async def test_no_execute_moves_what_does_not_tolerate(clock: VirtualClock) -> None:
+    """NoExecute moves what runs; what tolerates it stays; the other effects move nothing."""
+    tolerant = container(metadata={"persys.scheduling.tolerations": "gpu:NoExecute"})
+    async with running_cluster(clock, machine("n1")) as driver:
+        await _running_on(driver, "n1", a=container(), b=tolerant)
+        driver.cluster.add_machine(machine("n2"))
+        await driver.wait(seconds=5)
+        nodes = driver.cluster.api().nodes
+        change = NodeIntentChange("n1")
+        await nodes.taint(NodeTaintChange(change, "gpu", "yes", TaintEffect.NO_SCHEDULE))
+        await driver.wait(seconds=30)
+        assert await driver.node_of("a") == "n1"
+        await nodes.taint(NodeTaintChange(change, "gpu", "yes", TaintEffect.NO_EXECUTE))
+        await driver.wait(seconds=30)
+        assert (await driver.node_of("a"), await driver.node_of("b")) == ("n2", "n1")
+        view = await nodes.untaint(NodeTaintChange(change, "gpu"))
+        assert view.node.intent.taints == ()
+
+
+@virtual_time()
+async def test_labels_of_operators_win_and_come_off(clock: VirtualClock) -> None:
+    """An operator's label places what waits for it and survives a registration; an agent's label
+    is not the operator's to delete."""
+    spec = container(metadata={"persys.scheduling.node_selector.disk": "ssd"})
+    settings = evolve(machine("n1"), labels={"disk": "hdd", "rack": "7"})
+    async with running_cluster(clock, settings) as driver:
+        await driver.apply("w", spec)
+        nodes, change = driver.cluster.api().nodes, NodeIntentChange("n1")
+        await nodes.label(NodeLabelChange(change, "disk", "ssd"))
+        await driver.wait(seconds=5)
+        assert await driver.node_of("w") == "n1"
+        request = driver.cluster.machines.model("n1").registration()
+        await driver.cluster.api().admission.register_node(evolve(request, agent_version="2"))
+        view, _ = await driver.cluster.api().queries.get_node("n1")
+        assert view.node.labels == {"disk": "ssd", "rack": "7"}
+        view = await nodes.label(NodeLabelChange(change, "disk"))
+        assert view.node.labels["disk"] == "hdd"
+        with pytest.raises(RefusedError, match="set by its agent"):
+            await nodes.label(NodeLabelChange(change, "rack"))
+        with pytest.raises(NotFoundError):
+            await nodes.label(NodeLabelChange(NodeIntentChange("n9"), "a", "b"))
+
+
+@virtual_time()
+async def test_undrain_cancels_what_has_not_moved(clock: VirtualClock) -> None:
+    """A drain that is called off leaves what is still there alone."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        await _running_on(driver, "n1", w=container())
+        await driver.cluster.api().nodes.drain(_drain())
+        await driver.wait(seconds=20)
+        await driver.cluster.api().nodes.undrain(NodeIntentChange("n1"))
+        driver.cluster.add_machine(machine("n2"))
+        await driver.wait(minutes=1)
+        assert (await driver.status("w"), await driver.node_of("w")) == ("Running", "n1")
+        assert driver.calls("delete") == 0
+
+
+@virtual_time()
+async def test_delete_of_a_moving_workload_ends_both_copies(clock: VirtualClock) -> None:
+    """A delete in the middle of a move removes the new copy and the old one."""
+    slow = evolve(machine("n2"), create=Latency.of(60))
+    async with running_cluster(clock, machine("n1")) as driver:
+        await _running_on(driver, "n1", w=container())
+        driver.cluster.add_machine(slow)
+        await driver.wait(seconds=5)
+        await driver.cluster.api().nodes.drain(_drain())
+        await driver.wait(seconds=5)
+        await driver.cluster.api().admission.delete_workload("w", force=False)
+        await driver.wait(minutes=5)
+        assert all(not model.running(clock.now()) for model in driver.cluster.machines)
+        assert not driver.cluster.api().view.all(Kind.TOMBSTONE)
+        assert not driver.cluster.api().view.all(Kind.WORKLOAD)
+
+
+@virtual_time()
+async def test_twenty_nodes_drained_one_after_another(clock: VirtualClock) -> None:
+    """Under load, drained one after another: nothing lost, nothing twice at rest, and no workload
+    without a healthy copy for longer than its move needs."""
+    machines = [machine(f"n{number:02}", cpu=8000) for number in range(20)]
+    async with running_cluster(clock, *machines) as driver:
+        names = [f"w{number:02}" for number in range(60)]
+        for name in names:
+            await driver.apply(name, container(cpu=1000))
+        await driver.wait(seconds=40)
+        nodes = driver.cluster.api().nodes
+        for settings in machines:
+            await nodes.drain(_drain(settings.node_id))
+            for _ in range(40):
+                await driver.wait(seconds=1)
+                assert set(_running(driver)) == set(names)
+            assert (await nodes.progress(settings.node_id)).remaining == 0
+            await nodes.undrain(NodeIntentChange(settings.node_id))
+        assert _running(driver) == names
