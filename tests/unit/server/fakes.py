@@ -17,22 +17,33 @@ from persys_core.control.answers import (
     ApplyOutcomeKind,
     ClusterSummary,
     DeleteAnswer,
+    DrainBlocker,
+    DrainProgress,
     Freshness,
     HeartbeatAnswer,
     NodeView,
     RegisterAnswer,
     WorkloadView,
 )
-from persys_core.control.requests import ApplyWorkload, Heartbeat, NodeIntentChange, RegisterNode
+from persys_core.control.requests import (
+    ApplyWorkload,
+    DrainNode,
+    Heartbeat,
+    NodeIntentChange,
+    NodeLabelChange,
+    NodeTaintChange,
+    RegisterNode,
+)
 from persys_core.memory.event_log import MemoryEventLog
 from persys_core.model.errors import NotFoundError
-from persys_core.model.node import Node, OperatorIntent
+from persys_core.model.node import Node, OperatorIntent, Taint
 from persys_core.model.resources import Resources
 from persys_core.model.spec import ContainerSpec, WorkloadSpec, spec_revision
 from persys_core.model.states import (
     DesiredState,
     NodeStatus,
     OperatingMode,
+    TaintEffect,
     WorkloadStatus,
     WorkloadType,
 )
@@ -107,6 +118,18 @@ def summary(**changes: Any) -> ClusterSummary:
     return ClusterSummary(**(values | changes))
 
 
+def progress(**changes: Any) -> DrainProgress:
+    """Two of five workloads have left; one of the others cannot."""
+    values: dict[str, Any] = {
+        "moved": 2,
+        "remaining": 3,
+        "moving": 1,
+        "blocked": (DrainBlocker("big", "cpu", "0/1 nodes: 1 cpu"),),
+        "deadline_at": NOW,
+    }
+    return DrainProgress(**(values | changes))
+
+
 @define
 class FakeScheduler:
     """All three protocols at once; remembers what it was asked and raises what it is told to."""
@@ -120,6 +143,7 @@ class FakeScheduler:
     workloads_shown: list[WorkloadView] = field(factory=lambda: [workload_view()])
     summary_shown: ClusterSummary = field(factory=summary)
     fresh: Freshness = FRESH
+    progress_shown: DrainProgress = field(factory=progress)
 
     async def register_node(self, request: RegisterNode) -> RegisterAnswer:
         reason = "registered" if self.accepted else "scheduler degraded/recovery mode"
@@ -148,6 +172,26 @@ class FakeScheduler:
 
     async def uncordon(self, change: NodeIntentChange) -> NodeView:
         return await self._answer(change, node_view())
+
+    async def drain(self, request: DrainNode) -> NodeView:
+        return await self._answer(request, node_view(intent=OperatorIntent(draining=True)))
+
+    async def undrain(self, change: NodeIntentChange) -> NodeView:
+        return await self._answer(change, node_view())
+
+    async def taint(self, request: NodeTaintChange) -> NodeView:
+        mark = Taint(request.key, request.value, request.effect or TaintEffect.NO_SCHEDULE)
+        return await self._answer(request, node_view(intent=OperatorIntent(taints=(mark,))))
+
+    async def untaint(self, request: NodeTaintChange) -> NodeView:
+        return await self._answer(request, node_view())
+
+    async def label(self, request: NodeLabelChange) -> NodeView:
+        kept = {} if request.value is None else {request.key: request.value}
+        return await self._answer(request, node_view(intent=OperatorIntent(labels=kept)))
+
+    async def progress(self, node_id: str) -> DrainProgress:
+        return await self._answer(node_id, self.progress_shown)
 
     async def list_nodes(
         self, *, status: str = "", at_least: int = 0

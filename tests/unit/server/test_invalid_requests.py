@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from persys_core.model.errors import InvalidInputError
 from persys_proto.control.v1 import control_pb2 as pb
-from persys_server.grpc.mapping import nodes_in, workloads_in
+from persys_server.grpc.mapping import node_operations_in, nodes_in, workloads_in
 from persys_server.grpc.mapping.events import list_events, watch_events
 from tests.unit.server.messages import apply, compose, container, register, vm
 
@@ -41,6 +41,14 @@ FULL_REGISTRATION = register(labels={"a": "b"}, agent_version="1", cluster_id="c
 FULL_REGISTRATION.capabilities.reserved.add(name="cpu", amount=1, unit="millicores")
 
 Check = Callable[[Any], object]
+
+
+def by_operator(name: str) -> Check:
+    """One of the checks that also take who asks."""
+    check = getattr(node_operations_in, name)
+    return lambda message: check(message, "operator")
+
+
 BASES: list[tuple[Message, Check]] = [
     (apply(FULL_CONTAINER, revision_id="r", desired_state="Running"), workloads_in.apply_workload),
     (apply(compose(env={"A": "b"})), workloads_in.apply_workload),
@@ -54,7 +62,17 @@ BASES: list[tuple[Message, Check]] = [
     (pb.ListEventsRequest(type="NodeLost", workload_id="w", node_id="n"), list_events),
     (pb.WatchEventsRequest(type="NodeLost", workload_id="w", node_id="n", after_id="1"),
      watch_events),
-    (pb.CordonNodeRequest(node_id="n", reason="r"), lambda m: nodes_in.intent_change(m, "o")),
+    (pb.CordonNodeRequest(node_id="n", reason="r"), by_operator("intent_change")),
+    (pb.UndrainNodeRequest(node_id="n", reason="r"), by_operator("intent_change")),
+    (pb.DrainNodeRequest(node_id="n", reason="r", deadline_seconds=1, force=True),
+     by_operator("drain_node")),
+    (pb.GetDrainProgressRequest(node_id="n"), node_operations_in.drained_node),
+    (pb.TaintNodeRequest(node_id="n", taint=pb.NodeTaint(key="k", value="v", effect="noexecute")),
+     by_operator("taint_node")),
+    (pb.UntaintNodeRequest(node_id="n", key="k", effect="NoSchedule"),
+     by_operator("untaint_node")),
+    (pb.SetNodeLabelRequest(node_id="n", key="k", value="v"), by_operator("set_label")),
+    (pb.DeleteNodeLabelRequest(node_id="n", key="k"), by_operator("delete_label")),
 ]  # fmt: skip
 
 # Words that an agent of the future may say; they are left out, and the node joins all the same.

@@ -12,7 +12,8 @@ from persys_core.model.observation import AgentState
 from persys_core.model.resources import Resources
 from persys_core.model.states import WorkloadType
 from persys_proto.control.v1 import control_pb2 as pb
-from persys_server.grpc.mapping.nodes_in import heartbeat, intent_change, register_node
+from persys_server.grpc.mapping.node_operations_in import intent_change
+from persys_server.grpc.mapping.nodes_in import heartbeat, register_node
 from tests.unit.server.fakes import NOW
 from tests.unit.server.messages import register
 

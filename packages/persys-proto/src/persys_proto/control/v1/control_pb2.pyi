@@ -1605,12 +1605,13 @@ class DrainNodeRequest(google.protobuf.message.Message):
     node_id: builtins.str
     reason: builtins.str
     deadline_seconds: builtins.int
-    """After this many seconds the scheduler stops waiting for graceful moves and
-    reports what is left. Zero: wait as long as it takes.
+    """How long work may take to leave, in seconds from now. Zero: as long as it
+    takes. What has no other place by then stays where it is and is told in an
+    event, or is stopped if force is set.
     """
     force: builtins.bool
-    """Move also what the scheduler would rather leave in place (work whose data is
-    local to the node). The caller accepts the loss of that data.
+    """At the deadline, stop what has not left; it waits for a place elsewhere.
+    Needs deadline_seconds. The caller accepts that it does not run meanwhile.
     """
     def __init__(
         self,
@@ -1635,6 +1636,9 @@ class DrainNodeResponse(google.protobuf.message.Message):
     accepted: builtins.bool
     message: builtins.str
     relocated_workloads: builtins.int
+    """How many workloads are to move. They are not gone yet when this is answered;
+    GetDrainProgress says how far they are.
+    """
     @property
     def node(self) -> global___NodeView: ...
     def __init__(
@@ -1701,6 +1705,7 @@ class NodeTaint(google.protobuf.message.Message):
     key: builtins.str
     value: builtins.str
     effect: builtins.str
+    """NoSchedule (also where it is empty), PreferNoSchedule or NoExecute."""
     def __init__(
         self,
         *,
@@ -1765,6 +1770,7 @@ class UntaintNodeRequest(google.protobuf.message.Message):
     node_id: builtins.str
     key: builtins.str
     effect: builtins.str
+    """Empty takes away every taint of the key, whatever its effect."""
     def __init__(
         self,
         *,
@@ -2970,6 +2976,87 @@ class UncordonNodeResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["accepted", b"accepted", "message", b"message", "node", b"node"]) -> None: ...
 
 global___UncordonNodeResponse = UncordonNodeResponse
+
+@typing.final
+class GetDrainProgressRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: builtins.int
+    node_id: builtins.str
+    def __init__(
+        self,
+        *,
+        node_id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["node_id", b"node_id"]) -> None: ...
+
+global___GetDrainProgressRequest = GetDrainProgressRequest
+
+@typing.final
+class GetDrainProgressResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MOVED_FIELD_NUMBER: builtins.int
+    REMAINING_FIELD_NUMBER: builtins.int
+    MOVING_FIELD_NUMBER: builtins.int
+    BLOCKED_FIELD_NUMBER: builtins.int
+    DEADLINE_AT_FIELD_NUMBER: builtins.int
+    FORCE_FIELD_NUMBER: builtins.int
+    moved: builtins.int
+    """Of those that were to leave when the drain began."""
+    remaining: builtins.int
+    """What still has to leave, with what is blocked. A drain is done when remaining
+    and moving are both zero.
+    """
+    moving: builtins.int
+    """Old copies that are still to be ended on the node; their workloads already
+    have another one.
+    """
+    force: builtins.bool
+    @property
+    def blocked(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___DrainBlocker]: ...
+    @property
+    def deadline_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """Unset where the drain has no deadline, or nobody drains the node."""
+
+    def __init__(
+        self,
+        *,
+        moved: builtins.int = ...,
+        remaining: builtins.int = ...,
+        moving: builtins.int = ...,
+        blocked: collections.abc.Iterable[global___DrainBlocker] | None = ...,
+        deadline_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        force: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["deadline_at", b"deadline_at"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["blocked", b"blocked", "deadline_at", b"deadline_at", "force", b"force", "moved", b"moved", "moving", b"moving", "remaining", b"remaining"]) -> None: ...
+
+global___GetDrainProgressResponse = GetDrainProgressResponse
+
+@typing.final
+class DrainBlocker(google.protobuf.message.Message):
+    """A workload that no other node takes at present."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    WORKLOAD_ID_FIELD_NUMBER: builtins.int
+    CODE_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    workload_id: builtins.str
+    code: builtins.str
+    """A code as in ReasonCount. Readers show codes they do not know as they are."""
+    reason: builtins.str
+    def __init__(
+        self,
+        *,
+        workload_id: builtins.str = ...,
+        code: builtins.str = ...,
+        reason: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["code", b"code", "reason", b"reason", "workload_id", b"workload_id"]) -> None: ...
+
+global___DrainBlocker = DrainBlocker
 
 @typing.final
 class RemoveNodeRequest(google.protobuf.message.Message):

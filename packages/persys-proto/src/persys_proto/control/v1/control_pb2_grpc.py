@@ -214,6 +214,11 @@ class AgentControlStub(object):
                 request_serializer=persys__proto_dot_control_dot_v1_dot_control__pb2.ReleaseVolumeRequest.SerializeToString,
                 response_deserializer=persys__proto_dot_control_dot_v1_dot_control__pb2.ReleaseVolumeResponse.FromString,
                 )
+        self.GetDrainProgress = channel.unary_unary(
+                '/persys.control.v1.AgentControl/GetDrainProgress',
+                request_serializer=persys__proto_dot_control_dot_v1_dot_control__pb2.GetDrainProgressRequest.SerializeToString,
+                response_deserializer=persys__proto_dot_control_dot_v1_dot_control__pb2.GetDrainProgressResponse.FromString,
+                )
 
 
 class AgentControlServicer(object):
@@ -480,6 +485,14 @@ class AgentControlServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetDrainProgress(self, request, context):
+        """How far a drain is, and what cannot leave. Changes nothing. Answers for a
+        node that nobody drains too: it then says what a drain would have to move.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AgentControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -682,6 +695,11 @@ def add_AgentControlServicer_to_server(servicer, server):
                     servicer.ReleaseVolume,
                     request_deserializer=persys__proto_dot_control_dot_v1_dot_control__pb2.ReleaseVolumeRequest.FromString,
                     response_serializer=persys__proto_dot_control_dot_v1_dot_control__pb2.ReleaseVolumeResponse.SerializeToString,
+            ),
+            'GetDrainProgress': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetDrainProgress,
+                    request_deserializer=persys__proto_dot_control_dot_v1_dot_control__pb2.GetDrainProgressRequest.FromString,
+                    response_serializer=persys__proto_dot_control_dot_v1_dot_control__pb2.GetDrainProgressResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1370,5 +1388,22 @@ class AgentControl(object):
         return grpc.experimental.unary_unary(request, target, '/persys.control.v1.AgentControl/ReleaseVolume',
             persys__proto_dot_control_dot_v1_dot_control__pb2.ReleaseVolumeRequest.SerializeToString,
             persys__proto_dot_control_dot_v1_dot_control__pb2.ReleaseVolumeResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def GetDrainProgress(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/persys.control.v1.AgentControl/GetDrainProgress',
+            persys__proto_dot_control_dot_v1_dot_control__pb2.GetDrainProgressRequest.SerializeToString,
+            persys__proto_dot_control_dot_v1_dot_control__pb2.GetDrainProgressResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)

@@ -249,6 +249,14 @@ class AgentControlStub:
     ]
     """Gives up the record of a volume that nothing uses. Data is left untouched."""
 
+    GetDrainProgress: grpc.UnaryUnaryMultiCallable[
+        persys_proto.control.v1.control_pb2.GetDrainProgressRequest,
+        persys_proto.control.v1.control_pb2.GetDrainProgressResponse,
+    ]
+    """How far a drain is, and what cannot leave. Changes nothing. Answers for a
+    node that nobody drains too: it then says what a drain would have to move.
+    """
+
 class AgentControlAsyncStub:
     RegisterNode: grpc.aio.UnaryUnaryMultiCallable[
         persys_proto.control.v1.control_pb2.RegisterNodeRequest,
@@ -473,6 +481,14 @@ class AgentControlAsyncStub:
         persys_proto.control.v1.control_pb2.ReleaseVolumeResponse,
     ]
     """Gives up the record of a volume that nothing uses. Data is left untouched."""
+
+    GetDrainProgress: grpc.aio.UnaryUnaryMultiCallable[
+        persys_proto.control.v1.control_pb2.GetDrainProgressRequest,
+        persys_proto.control.v1.control_pb2.GetDrainProgressResponse,
+    ]
+    """How far a drain is, and what cannot leave. Changes nothing. Answers for a
+    node that nobody drains too: it then says what a drain would have to move.
+    """
 
 class AgentControlServicer:
     def RegisterNode(
@@ -738,5 +754,14 @@ class AgentControlServicer:
         context: _ServicerContext,
     ) -> typing.Union[persys_proto.control.v1.control_pb2.ReleaseVolumeResponse, collections.abc.Awaitable[persys_proto.control.v1.control_pb2.ReleaseVolumeResponse]]:
         """Gives up the record of a volume that nothing uses. Data is left untouched."""
+
+    def GetDrainProgress(
+        self,
+        request: persys_proto.control.v1.control_pb2.GetDrainProgressRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[persys_proto.control.v1.control_pb2.GetDrainProgressResponse, collections.abc.Awaitable[persys_proto.control.v1.control_pb2.GetDrainProgressResponse]]:
+        """How far a drain is, and what cannot leave. Changes nothing. Answers for a
+        node that nobody drains too: it then says what a drain would have to move.
+        """
 
 def add_AgentControlServicer_to_server(servicer: AgentControlServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

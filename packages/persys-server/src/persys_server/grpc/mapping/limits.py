@@ -6,6 +6,7 @@ __all__ = [
     "MAX_COMMAND_WORDS",
     "MAX_COMPOSE_BYTES",
     "MAX_DISKS",
+    "MAX_DRAIN_SECONDS",
     "MAX_ENV",
     "MAX_LABELS",
     "MAX_MANAGED_VOLUMES",
@@ -35,3 +36,5 @@ MAX_MANAGED_VOLUMES = 24
 MAX_DISKS = 24
 MAX_NETWORKS = 16
 MAX_POOLS = 64
+MAX_DRAIN_SECONDS = 365 * 24 * 3600
+"""Of a drain's deadline; what is beyond is a mistake of unit."""

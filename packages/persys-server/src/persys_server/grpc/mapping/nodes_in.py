@@ -1,4 +1,4 @@
-"""Requests about nodes: registration, heartbeats, operator intent and reads.
+"""Requests about nodes: registration, heartbeats and reads.
 
 Decided here: a registration is checked like any input. A heartbeat is an observation: only who
 sends it must be right. A measurement or state in it that makes no sense is left out, since
@@ -15,7 +15,7 @@ from math import isfinite
 
 from attrs import evolve
 
-from persys_core.control.requests import Heartbeat, NodeIntentChange, RegisterNode
+from persys_core.control.requests import Heartbeat, RegisterNode
 from persys_core.model.event import capped
 from persys_core.model.ids import StoreRevision
 from persys_core.model.node import StoragePool, capacity_of
@@ -28,7 +28,7 @@ from persys_server.grpc.mapping.fields import Fields, quoted
 from persys_server.grpc.mapping.limits import MAX_POOLS
 from persys_server.grpc.mapping.times import instant
 
-__all__ = ["heartbeat", "intent_change", "list_filters", "read_node", "register_node"]
+__all__ = ["heartbeat", "list_filters", "read_node", "register_node"]
 
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?\Z")
 _STATES = {str(state).lower(): state for state in AgentState}
@@ -85,20 +85,6 @@ def heartbeat(message: pb.HeartbeatRequest, now: datetime) -> Heartbeat:
         sequence=message.sequence,
         sent_at=instant(message.timestamp),
     )
-
-
-def intent_change(
-    message: pb.CordonNodeRequest | pb.UncordonNodeRequest, actor: str
-) -> NodeIntentChange:
-    """What an operator wants of a node."""
-    fields = Fields()
-    change = NodeIntentChange(
-        node_id=fields.existing_id("node_id", message.node_id),
-        reason=fields.text("reason", message.reason),
-        actor=actor,
-    )
-    fields.finish()
-    return change
 
 
 def read_node(message: pb.GetNodeRequest) -> tuple[str, StoreRevision]:

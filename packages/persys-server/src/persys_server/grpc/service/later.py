@@ -16,18 +16,8 @@ __all__ = ["LATER", "LaterRpcs"]
 
 _DISKS = "standalone disks are not in this release; use managed_volumes in a workload's spec"
 _BUCKETS = "buckets in Ceph RGW are not in this release; use the S3 API of your gateway"
-_LABELS = "operator labels are not in this release; set labels in the agent's configuration"
-_TAINTS = "taints are not in this release; CordonNode keeps new work off a node"
 
 LATER: Mapping[str, str] = {
-    "DrainNode": "will move every workload off a node; until then call CordonNode, and delete or"
-    " re-apply the workloads that must move",
-    "UndrainNode": "will end a drain; there are no drains in this release, UncordonNode ends a"
-    " cordon",
-    "TaintNode": _TAINTS,
-    "UntaintNode": _TAINTS,
-    "SetNodeLabel": _LABELS,
-    "DeleteNodeLabel": _LABELS,
     "SubmitAutomationSuggestion": "will carry out suggestions of automation; until then call"
     " ApplyWorkload, RetryWorkload or DeleteWorkload",
     "ControlStream": "is not served; call RegisterNode, Heartbeat, ApplyWorkload and"

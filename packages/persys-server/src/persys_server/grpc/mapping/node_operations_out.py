@@ -1,0 +1,97 @@
+"""Answers to operators about nodes: words for people, and how far a drain is.
+
+Decided here: that each text says what is so now, since an order that was given before is accepted
+again and changes nothing.
+"""
+
+from __future__ import annotations
+
+from persys_core.control.answers import DrainProgress, NodeView
+from persys_core.control.requests import NodeLabelChange, NodeTaintChange
+from persys_core.model.event import capped
+from persys_core.model.states import TaintEffect
+from persys_proto.control.v1 import control_pb2 as pb
+from persys_server.grpc.mapping.fields import quoted
+from persys_server.grpc.mapping.nodes_out import node_view
+from persys_server.grpc.mapping.times import timestamp
+
+__all__ = [
+    "drain_progress",
+    "drain_response",
+    "label_deleted_words",
+    "label_set_words",
+    "taint_words",
+    "untaint_words",
+]
+
+
+def drain_response(view: NodeView, progress: DrainProgress) -> pb.DrainNodeResponse:
+    """The answer to DrainNode; what it counts has yet to move."""
+    return pb.DrainNodeResponse(
+        accepted=True,
+        message=_drain_words(progress),
+        relocated_workloads=progress.remaining,
+        node=node_view(view),
+    )
+
+
+def drain_progress(progress: DrainProgress) -> pb.GetDrainProgressResponse:
+    """The answer to GetDrainProgress."""
+    return pb.GetDrainProgressResponse(
+        moved=progress.moved,
+        remaining=progress.remaining,
+        moving=progress.moving,
+        blocked=[
+            pb.DrainBlocker(
+                workload_id=each.workload_id, code=str(each.code), reason=capped(each.reason)
+            )
+            for each in progress.blocked
+        ],
+        deadline_at=timestamp(progress.deadline_at),
+        force=progress.force,
+    )
+
+
+def taint_words(request: NodeTaintChange) -> str:
+    """What a taint does from now on."""
+    value = f"={request.value}" if request.value else ""
+    match request.effect:
+        case TaintEffect.NO_EXECUTE:
+            then = "no work comes here that does not tolerate it, and what runs here moves away"
+        case TaintEffect.PREFER_NO_SCHEDULE:
+            then = "work that does not tolerate it comes here only if no other node takes it"
+        case _:
+            then = "no work comes here that does not tolerate it; what runs here stays"
+    return f"tainted {request.key}{value}:{request.effect}: {then}"
+
+
+def untaint_words(request: NodeTaintChange) -> str:
+    """Which taints are gone; an empty effect stood for all of them."""
+    effect = f"effect {request.effect}" if request.effect else "any effect"
+    return f"the node has no taint {quoted(request.key)} of {effect} now"
+
+
+def label_set_words(request: NodeLabelChange) -> str:
+    """The label as it is."""
+    return f"label {quoted(request.key)} is now {quoted(request.value or '')}"
+
+
+def label_deleted_words(request: NodeLabelChange, view: NodeView) -> str:
+    """That it is gone, or that the agent's own shows again."""
+    under = view.node.labels.get(request.key)
+    if under is None:
+        return f"the node has no label {quoted(request.key)} now"
+    return f"label {quoted(request.key)} is its agent's again: {quoted(under)}"
+
+
+def _drain_words(progress: DrainProgress) -> str:
+    if not progress.remaining:
+        return "draining: nothing has to move"
+    text = f"draining: {_workloads(progress.remaining)} to move"
+    if progress.blocked:
+        text += f", {len(progress.blocked)} with no other place at present"
+    return text + "; GetDrainProgress says how far it is"
+
+
+def _workloads(count: int) -> str:
+    return "1 workload" if count == 1 else f"{count} workloads"
