@@ -52,11 +52,13 @@ class FakeScheduler(control_pb2_grpc.AgentControlServicer):
     explanations: dict[str, pb.Explanation] = field(default_factory=dict)
     apply_answers: dict[str, pb.ApplyWorkloadResponse] = field(default_factory=dict)
     summary: pb.GetClusterSummaryResponse = field(default_factory=pb.GetClusterSummaryResponse)
+    progress: dict[str, pb.GetDrainProgressResponse] = field(default_factory=dict)
     refusals: dict[str, Refusal] = field(default_factory=dict)
     asked: list[Message] = field(default_factory=list)
     request_ids: list[str] = field(default_factory=list)
     stale: bool = False
     on_get: Callable[[str], None] = lambda _: None
+    on_progress: Callable[[str], None] = lambda _: None
     on_watch: Callable[[pb.WatchEventsRequest], None] = lambda _: None
     live: asyncio.Queue[pb.SchedulerEventView | Refusal] = field(default_factory=asyncio.Queue)
 
@@ -116,9 +118,7 @@ class FakeScheduler(control_pb2_grpc.AgentControlServicer):
 
     async def GetNode(self, request: pb.GetNodeRequest, context: Context) -> pb.GetNodeResponse:
         await self._enter(request, context)
-        if request.node_id not in self.nodes:
-            await _abort(context, _not_found("node", request.node_id))
-        return pb.GetNodeResponse(node=self.nodes[request.node_id])
+        return pb.GetNodeResponse(node=await self._named(request.node_id, context))
 
     async def ListNodes(
         self, request: pb.ListNodesRequest, context: Context
@@ -138,6 +138,68 @@ class FakeScheduler(control_pb2_grpc.AgentControlServicer):
     ) -> pb.UncordonNodeResponse:
         await self._enter(request, context)
         return pb.UncordonNodeResponse(accepted=False, message="the node is draining")
+
+    async def DrainNode(
+        self, request: pb.DrainNodeRequest, context: Context
+    ) -> pb.DrainNodeResponse:
+        await self._enter(request, context)
+        view = await self._named(request.node_id, context)
+        view.draining = True
+        progress = self.progress.get(request.node_id, pb.GetDrainProgressResponse())
+        return pb.DrainNodeResponse(
+            accepted=True, relocated_workloads=progress.remaining, node=view
+        )
+
+    async def UndrainNode(
+        self, request: pb.UndrainNodeRequest, context: Context
+    ) -> pb.UndrainNodeResponse:
+        await self._enter(request, context)
+        view = await self._named(request.node_id, context)
+        view.draining = view.cordoned = False
+        return pb.UndrainNodeResponse(accepted=True, node=view)
+
+    async def GetDrainProgress(
+        self, request: pb.GetDrainProgressRequest, context: Context
+    ) -> pb.GetDrainProgressResponse:
+        self.on_progress(request.node_id)
+        await self._enter(request, context)
+        await self._named(request.node_id, context)
+        return self.progress.get(request.node_id, pb.GetDrainProgressResponse())
+
+    async def TaintNode(
+        self, request: pb.TaintNodeRequest, context: Context
+    ) -> pb.TaintNodeResponse:
+        await self._enter(request, context)
+        view = await self._named(request.node_id, context)
+        view.taints.append(request.taint)
+        return pb.TaintNodeResponse(accepted=True, message="tainted", node=view)
+
+    async def UntaintNode(
+        self, request: pb.UntaintNodeRequest, context: Context
+    ) -> pb.UntaintNodeResponse:
+        await self._enter(request, context)
+        view = await self._named(request.node_id, context)
+        return pb.UntaintNodeResponse(accepted=True, message="no such taint now", node=view)
+
+    async def SetNodeLabel(
+        self, request: pb.SetNodeLabelRequest, context: Context
+    ) -> pb.SetNodeLabelResponse:
+        await self._enter(request, context)
+        view = await self._named(request.node_id, context)
+        view.labels[request.key] = request.value
+        return pb.SetNodeLabelResponse(accepted=True, message=f"{request.key} set", node=view)
+
+    async def DeleteNodeLabel(
+        self, request: pb.DeleteNodeLabelRequest, context: Context
+    ) -> pb.DeleteNodeLabelResponse:
+        await self._enter(request, context)
+        view = await self._named(request.node_id, context)
+        return pb.DeleteNodeLabelResponse(accepted=True, message=f"{request.key} gone", node=view)
+
+    async def _named(self, node_id: str, context: Context) -> pb.NodeView:
+        if node_id not in self.nodes:
+            await _abort(context, _not_found("node", node_id))
+        return self.nodes[node_id]
 
     async def ExplainWorkload(
         self, request: pb.ExplainWorkloadRequest, context: Context

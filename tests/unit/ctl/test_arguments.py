@@ -13,6 +13,11 @@ VERBS = (
     "start", "stop", "retry", "delete", "node", "version",
 )  # fmt: skip
 
+NODE_VERBS = tuple(
+    f"node {verb}"
+    for verb in ("status", "cordon", "uncordon", "drain", "undrain", "taint", "untaint", "label")
+)
+
 
 def scheduler() -> FakeScheduler:
     """One workload and one node."""
@@ -63,6 +68,20 @@ async def test_spellings_of_nodes(line: str) -> None:
         ("events --folow", "did you mean '--follow'?"),
         ("list nodes -o jsn", "did you mean 'json'?"),
         ("node cordn n1", "did you mean 'cordon'?"),
+        ("node drian n1", "did you mean 'drain'?"),
+        ("node drain", "required: ID"),
+        ("node drain n1 --force", "give --deadline as well"),
+        ("node drain n1 --deadline 10ms", "1s at least"),
+        ("node drain n1 --deadline soon", "not a duration"),
+        ("node taint n1", "KEY[=VALUE][:EFFECT]"),
+        ("node taint n1 =x", "'=x' is no taint"),
+        ("node taint n1 gpu:NoExecut", "did you mean 'NoExecute'?"),
+        ("node taint n1 gpu:", "'' is no effect of a taint"),
+        ("node untaint n1 gpu=a", "write 'gpu', without a value"),
+        ("node label n1", "KEY=VALUE|KEY-"),
+        ("node label n1 rack", "write KEY=VALUE to set it, KEY- to remove it"),
+        ("node label n1 a=1 =x", "'=x' has no key"),
+        ("node label n1 a=1 a-", "label 'a' is written twice"),
         ("", "required: VERB"),
         ("apply", "required: -f/--file"),
         ("delete web", "'web' is no kind"),
@@ -93,7 +112,7 @@ async def test_wrong_usage(line: str, part: str) -> None:
     assert (result.out, fake.asked) == ("", [])
 
 
-@pytest.mark.parametrize("verb", ["", *VERBS, "node cordon", "node uncordon"])
+@pytest.mark.parametrize("verb", ["", *VERBS, *NODE_VERBS])
 @pytest.mark.asyncio
 async def test_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Every verb has a help with its usage, and examples where there is anything to choose."""

@@ -7,16 +7,18 @@ here; the commands that wait decide that for themselves.
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import Self, TypeVar
 
 import grpc
 import grpc.aio
 
 from persys_proto.aio import agent_control_stub
 from persys_proto.control.v1 import control_pb2 as pb
+from persysctl.calls import Call
 from persysctl.errors import ConnectionLostError, CtlError, RefusedError, TooLateError, UsageError
+from persysctl.node_operations import NodeOperations
 from persysctl.settings import ServerSettings, TlsFiles
 from persysctl.status_details import field_violations
 
@@ -26,18 +28,8 @@ DEFAULT_DEADLINE_SECONDS = 15.0
 REQUEST_ID_KEY = "x-request-id"
 _MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
-RequestT_contra = TypeVar("RequestT_contra", contravariant=True)
-ResponseT_co = TypeVar("ResponseT_co", covariant=True)
 RequestT = TypeVar("RequestT")
 AnswerT = TypeVar("AnswerT")
-
-
-class _Call(Protocol[RequestT_contra, ResponseT_co]):
-    """A unary method of the stub."""
-
-    def __call__(
-        self, request: RequestT_contra, /, *, timeout: float, metadata: Sequence[tuple[str, str]]
-    ) -> Awaitable[ResponseT_co]: ...
 
 
 class Client:
@@ -49,6 +41,8 @@ class Client:
         self._metadata = ((REQUEST_ID_KEY, settings.request_id),)
         self._channel = _open(settings)
         self._stub = agent_control_stub(self._channel)
+        self.operations = NodeOperations(self._stub, self._ask)
+        """What an operator does to nodes."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -93,16 +87,6 @@ class Client:
         """Nodes that match; an empty filter matches all."""
         return await self._ask(self._stub.ListNodes, pb.ListNodesRequest(status=status))
 
-    async def set_cordon(
-        self, node_id: str, reason: str, *, cordoned: bool
-    ) -> pb.CordonNodeResponse | pb.UncordonNodeResponse:
-        """Let no new work come to a node, or let it come again."""
-        if cordoned:
-            cordon = pb.CordonNodeRequest(node_id=node_id, reason=reason)
-            return await self._ask(self._stub.CordonNode, cordon)
-        uncordon = pb.UncordonNodeRequest(node_id=node_id, reason=reason)
-        return await self._ask(self._stub.UncordonNode, uncordon)
-
     async def explain(self, workload_id: str, max_examples: int) -> pb.ExplainWorkloadResponse:
         """Why a workload stands where it stands."""
         request = pb.ExplainWorkloadRequest(workload_id=workload_id, max_examples=max_examples)
@@ -129,7 +113,7 @@ class Client:
         finally:
             call.cancel()
 
-    async def _ask(self, call: _Call[RequestT, AnswerT], request: RequestT) -> AnswerT:
+    async def _ask(self, call: Call[RequestT, AnswerT], request: RequestT, /) -> AnswerT:
         try:
             return await call(request, timeout=self._deadline, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:

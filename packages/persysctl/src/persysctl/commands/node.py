@@ -1,27 +1,40 @@
-"""`persysctl node cordon|uncordon`: what an operator wants of a node."""
+"""`persysctl node`: what an operator wants of a node. The larger verbs have files of their own."""
 
 from __future__ import annotations
 
 import argparse
 
 from persysctl.arguments import Verbs
+from persysctl.commands import node_drain, node_marks, node_status
+from persysctl.commands.node_answers import show_answer
 from persysctl.context import Context
-from persysctl.errors import RefusedError
 from persysctl.exit_codes import ExitCode
-from persysctl.output.structured import plain
 
 __all__ = ["add"]
 
 
 def add(verbs: Verbs) -> None:
-    """Add the verb and the two below it."""
+    """Add the verb and those below it."""
     parser = verbs.add(
         "node",
-        "Cordon or uncordon a node.",
-        usage="cordon|uncordon ID [--reason TEXT]",
-        examples=["node cordon n1 --reason 'new disk'", "node uncordon n1"],
+        "Take a node out of service and back, taint it, label it.",
+        usage="status|cordon|uncordon|drain|undrain|taint|untaint|label ID …",
+        examples=[
+            "node status n1",
+            "node drain n1 --reason 'new disk' --wait --timeout 10m",
+            "node undrain n1",
+            "node taint n1 dedicated=db:NoSchedule",
+            "node label n1 rack=r2 old-",
+        ],
     )
     below = verbs.below(parser)
+    node_status.add(below)
+    _add_cordons(below)
+    node_drain.add(below)
+    node_marks.add(below)
+
+
+def _add_cordons(below: Verbs) -> None:
     cordon = below.add(
         "cordon",
         "Let no new work come to a node; what runs there stays.",
@@ -42,19 +55,10 @@ def add(verbs: Verbs) -> None:
 
 
 async def _cordon(context: Context, args: argparse.Namespace) -> ExitCode:
-    return await _set(context, args, cordoned=True)
+    response = await context.client.operations.cordon(args.node_id, args.reason)
+    return show_answer(context, args.node_id, response, "cordoned: no new work comes to it")
 
 
 async def _uncordon(context: Context, args: argparse.Namespace) -> ExitCode:
-    return await _set(context, args, cordoned=False)
-
-
-async def _set(context: Context, args: argparse.Namespace, *, cordoned: bool) -> ExitCode:
-    response = await context.client.set_cordon(args.node_id, args.reason, cordoned=cordoned)
-    if not response.accepted:
-        raise RefusedError(response.message or f"{args.node_id}: refused without a reason")
-    done = "cordoned: no new work comes to it" if cordoned else "uncordoned"
-    context.output.say(f"{args.node_id} {done}")
-    if context.output.is_structured:
-        context.output.show(plain(response), list)
-    return ExitCode.DONE
+    response = await context.client.operations.uncordon(args.node_id, args.reason)
+    return show_answer(context, args.node_id, response, "uncordoned")
