@@ -34,11 +34,12 @@ examples:
   persysctl list workloads --status Pending what waits
   persysctl explain big                     why it waits, in numbers
   persysctl events --follow                 what happens, as it happens
+  persysctl node drain n1 --wait            take a node out of service
 
 exit codes:
   0  done
   1  refused, not found, or the workload failed
-  2  not in time, or still pending (with --wait)
+  2  not in time, still pending, or a drain is blocked (with --wait)
   3  wrong usage, wrong manifest, or no connection
   130  Ctrl-C
 
