@@ -21,9 +21,10 @@ def running_on(eye: ClusterEye) -> dict[str, str]:
 
 
 @pytest.mark.asyncio
-async def test_a_node_is_drained_under_its_work_and_returned(tmp_path: Path) -> None:
+async def test_a_node_is_drained_returned_and_marked(tmp_path: Path) -> None:
     """While nothing else takes its work the drain says so and the work stays; with room elsewhere
-    it ends with everything running there; after undrain work may come again."""
+    it ends with everything running there; after undrain labels and taints steer new work,
+    and NoExecute moves what runs."""
     async with (
         server(tmp_path) as running,
         agents(running.address, quick_node("n1")) as fleet,
@@ -56,7 +57,19 @@ async def test_a_node_is_drained_under_its_work_and_returned(tmp_path: Path) -> 
 
         returned = await ctl(running.address, "node", "undrain", "n1")
         assert returned.code == 0, returned.err
-        await ctl(running.address, "node", "taint", "n2", "away")
-        await ctl(running.address, "node", "taint", "n3", "away")
-        await stub.ApplyWorkload(container("w3"), timeout=5)
-        assert await eye.until(lambda _: running_on(eye).get("w3") == "n1", 20)
+        for mark in (("taint", "n2", "away"), ("taint", "n3", "away"), ("label", "n1", "rack=r2")):
+            marked = await ctl(running.address, "node", *mark)
+            assert marked.code == 0, marked.err
+        chosen = container("w3")
+        chosen.spec.metadata["persys.scheduling.node_selector.rack"] = "r2"
+        for request in (chosen, container("w4")):
+            await stub.ApplyWorkload(request, timeout=5)
+        assert await eye.until(
+            lambda _: [running_on(eye).get(name) for name in ("w3", "w4")] == ["n1", "n1"], 20
+        )
+
+        assert (await ctl(running.address, "node", "untaint", "n2", "away")).code == 0
+        flaky = await ctl(running.address, "node", "taint", "n1", "flaky:NoExecute")
+        assert flaky.code == 0, flaky.err
+        assert await eye.until(lambda _: running_on(eye).get("w4") == "n2", 20)
+        assert running_on(eye)["w3"] == "n1", "no other node has its label, so it stays"
