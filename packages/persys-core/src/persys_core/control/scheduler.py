@@ -2,6 +2,8 @@
 
 Every replica serves the API, follows the store and the nodes, and campaigns; the loops that place,
 send and move run only while it leads, under a fence, and end with the leadership.
+
+Size: the whole wiring of a replica, and the order in which it begins and ends, in one place.
 """
 
 from __future__ import annotations
