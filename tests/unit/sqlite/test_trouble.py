@@ -10,6 +10,7 @@ import pytest
 
 from persys_adapters.kv.contract import Txn
 from persys_adapters.sqlite.cluster_store import SqliteClusterStore
+from persys_adapters.sqlite.damage import problem_of
 from persys_adapters.sqlite.file import SqliteFile
 from persys_core.model.workload import Allocation
 from persys_core.ports.cluster_store import (
@@ -212,3 +213,71 @@ async def _snapshot_of(path: Path) -> None:
         await store.snapshot()
     finally:
         await store.aclose()
+
+
+@pytest.mark.asyncio
+async def test_damage_in_the_middle_is_told_at_once(tmp_path: Path) -> None:
+    """A damaged page stops the opening, with what to do; looking at the file says the same."""
+    path = tmp_path / "store.db"
+    store = await SqliteClusterStore.open(path)
+    for each in range(300):
+        await put(store, Key.allocation(f"n{each}"), Allocation(f"n{each}"))
+    await store.aclose()
+    assert problem_of(path) == ""
+    raw = bytearray(path.read_bytes())
+    middle = len(raw) // 8192 * 4096
+    raw[middle : middle + 3000] = b"\xa5" * 3000
+    path.write_bytes(raw)
+    text = await refused(path)
+    assert "restore a backup" in text
+    assert str(path) in text
+    assert problem_of(path) == text
+    assert path.read_bytes() == raw
+
+
+@pytest.mark.asyncio
+async def test_a_file_in_use_can_be_looked_at(tmp_path: Path) -> None:
+    """Looking disturbs no server, and leaves no file behind once it has gone."""
+    path = tmp_path / "store.db"
+    store = await SqliteClusterStore.open(path)
+    await put(store, KEY, VALUE)
+    assert problem_of(path) == ""
+    await put(store, KEY, VALUE)
+    await store.aclose()
+    before = sorted(os.listdir(tmp_path))
+    assert problem_of(path) == ""
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+def modes(folder: Path) -> dict[str, int]:
+    """The permissions of everything in ``folder``."""
+    return {each.name: each.stat().st_mode & 0o777 for each in folder.iterdir()}
+
+
+@pytest.mark.asyncio
+async def test_the_files_are_for_their_owner_only(tmp_path: Path) -> None:
+    """A04: secrets lie in them, so nobody else may read them, nor the folders that are made."""
+    folder = tmp_path / "made" / "too"
+    before = os.umask(0o022)
+    try:
+        store = await SqliteClusterStore.open(folder / "store.db")
+        await put(store, KEY, VALUE)
+        names = {"store.db", "store.db-wal", "store.db-shm", "store.db.lock"}
+        assert modes(folder) == dict.fromkeys(names, 0o600)
+        assert modes(tmp_path) == {"made": 0o700}
+        assert modes(folder.parent) == {"too": 0o700}
+        await store.aclose()
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.asyncio
+async def test_a_file_that_is_too_open_is_closed_to_others(tmp_path: Path) -> None:
+    """One that an earlier release made is tightened when it is opened; its folder is not ours."""
+    path = tmp_path / "store.db"
+    await (await SqliteClusterStore.open(path)).aclose()
+    os.chmod(path, 0o644)
+    os.chmod(tmp_path, 0o755)
+    await (await SqliteClusterStore.open(path)).aclose()
+    assert modes(tmp_path)["store.db"] == 0o600
+    assert modes(tmp_path.parent)[tmp_path.name] == 0o755

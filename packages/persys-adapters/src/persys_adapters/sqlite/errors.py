@@ -7,7 +7,13 @@ from pathlib import Path
 
 from persys_core.ports.cluster_store import StoreUnavailableError
 
-__all__ = ["is_undecided", "unavailable"]
+__all__ = ["damaged", "is_undecided", "unavailable"]
+
+_DAMAGED = (
+    "it is damaged, so restore a backup: stop the server, move FILE and its -wal and -shm files to "
+    "a safe place, copy the backup to FILE and start again; without a backup, save what can be "
+    "read with `sqlite3 FILE .recover`"
+)
 
 _ADVICE: tuple[tuple[str, str], ...] = (
     (
@@ -20,8 +26,7 @@ _ADVICE: tuple[tuple[str, str], ...] = (
     ),
     (
         "SQLITE_CORRUPT",
-        "it is damaged: stop, keep a copy of it and its -wal file, and restore a backup (or save "
-        "what can be read with `sqlite3 FILE .recover`)",
+        _DAMAGED,
     ),
     ("SQLITE_READONLY", "it may not be written to: check its owner and mode and its disk's"),
     ("SQLITE_PERM", "it may not be written to: check its owner and mode and its folder's"),
@@ -38,8 +43,15 @@ def unavailable(path: Path, error: sqlite3.Error) -> StoreUnavailableError:
     name = _name(error)
     advice = next((text for prefix, text in _ADVICE if name.startswith(prefix)), _OTHERWISE)
     return StoreUnavailableError(
-        f"the store {path} cannot be used ({name or 'no code'}: {error}): {advice}"
+        f"the store {path} cannot be used ({name or 'no code'}: {error}):"
+        f" {advice.replace('FILE', str(path))}"
     )
+
+
+def damaged(path: Path, found: str) -> StoreUnavailableError:
+    """The error for a file whose check found something."""
+    advice = _DAMAGED.replace("FILE", str(path))
+    return StoreUnavailableError(f"the store {path} cannot be used ({found}): {advice}")
 
 
 def is_undecided(error: sqlite3.Error) -> bool:

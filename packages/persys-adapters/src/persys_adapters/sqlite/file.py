@@ -29,8 +29,10 @@ from persys_adapters.kv.contract import (
     TxnResult,
     holds,
 )
+from persys_adapters.sqlite.damage import check
 from persys_adapters.sqlite.errors import is_undecided, unavailable
 from persys_adapters.sqlite.lock import FileLock
+from persys_adapters.sqlite.private import make_private_file, make_private_folder
 from persys_core.model.ids import StoreRevision
 from persys_core.ports.cluster_store import AmbiguousCommitError, StoreUnavailableError
 
@@ -81,9 +83,10 @@ class SqliteFile:
         self._connect = connect
         self._broken = ""
         with _translated(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_private_folder(path.parent)
             self._lock = FileLock(path)
             try:
+                make_private_file(path)
                 self._connection = self._opened()
                 self._identity = _identity(path)
                 self._revision, self._compacted = self._state(self._connection)
@@ -172,6 +175,7 @@ class SqliteFile:
         try:
             connection.execute(f"PRAGMA busy_timeout = {BUSY_MILLISECONDS}")
             self._make_tables(connection)
+            check(self._path, connection)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
         except BaseException:
@@ -317,7 +321,7 @@ def _translated(path: Path) -> Iterator[None]:
     except OSError as error:
         raise StoreUnavailableError(
             f"the store {path} cannot be used ({error.strerror}): check that its folder is there "
-            f"and may be written to"
+            f"and may be written to, or name another one (PERSYS_DATA_DIR, PERSYS_STORE)"
         ) from error
 
 
