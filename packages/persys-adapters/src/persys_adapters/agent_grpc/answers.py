@@ -105,8 +105,7 @@ def is_unknown_to_agent(text: str) -> bool:
 
 def clean(text: str, secrets: Collection[str]) -> str:
     """An agent's text without secrets; of one that is too long the end is kept."""
-    if secrets or "://" in text:
-        text = scrubbed(text, secrets)
+    text = scrubbed(text, secrets)
     return text if len(text) <= _MAX_TEXT else "…" + text[-_MAX_TEXT:]
 
 

@@ -1,35 +1,59 @@
 """Which values of a spec are secrets, and how a text is cleaned of them.
 
-Decided here: the name pattern and the mask. Secrets are stored as given, since the agent needs
-them; they never reach views, events, logs, spans, metrics or error texts (decisions, values).
+Decided here: the name pattern, the mask, and where in a text a secret may stand (known values in
+each spelling, URLs, ``name=value``). In doubt too much is masked. Secrets are stored as given,
+since the agent needs them; they never reach views, events, logs, spans, metrics or error texts
+(decisions, values).
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 __all__ = ["MASK", "is_secret_name", "masked", "scrubbed", "secret_env_values"]
 
 MASK = "***"
 _MIN_SECRET_LENGTH = 3
-_SECRET_NAME = re.compile(
-    r"(pass(word|wd|phrase)?|pwd|secret|token|credential|private_?key|api_?key|access_?key|auth)",
-    re.IGNORECASE,
+_MIN_PAIR_LENGTH = 6
+
+_WORDS = (
+    r"pass(?!e[ds]|ing|ive)|pwd|secret|token|credential|cookie|dsn|auth(?!or(?!i[sz]))"
+    r"|(?:private|api|access|account|shared|signing|encryption|master)[_.-]?key"
 )
-# The look-behind keeps both patterns linear on long runs of letters (base64 values).
-_SCHEME = r"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]*://"
-_URL_CREDENTIALS = re.compile(rf"(?P<scheme>{_SCHEME})[^/\s@]*@", re.IGNORECASE)
-_URL_PASSWORD = re.compile(rf"{_SCHEME}[^/\s:@]*:(?P<password>[^/\s@]+)@", re.IGNORECASE)
+_SECRET_NAME = re.compile(rf"{_WORDS}|[_.-]keys?\Z", re.IGNORECASE)
+
+# Every repetition before a value is bounded and every one in it possessive, so that the time for
+# a text grows with its length only.
+_VALUE = (
+    r'"(?P<double>(?:[^"\\]|\\.)++)"?'
+    r"|'(?P<single>(?:[^'\\]|\\.)++)'?"
+    r"""|\\+["'](?P<escaped>[^"'\\]++)"""
+    r"""|(?P<plain>(?:[^\s"'`\\&;,]|\\(?!["'])|[&;,](?![\w.-]{1,64}=|\s|\Z))++)"""
+)
+_PAIR = re.compile(
+    r"(?=[pstcdaem_.-])"  # what a name may begin with: most places are left at once
+    rf"(?P<name>(?:(?:{_WORDS})[\w.-]{{0,40}}|[_.-]keys?)\]?)"
+    r"""(?P<sign>=(?!=)|[ ]=[ ]|\\{0,4}["'][ ]?[:=][ ]?)"""
+    rf"(?:{_VALUE})",
+    re.IGNORECASE | re.DOTALL,
+)
+_HEADER = re.compile(r"(?P<name>(?:authorization|cookie)[ ]?:[ ]?)[^\r\n\"'\\]++", re.IGNORECASE)
+_SCHEME_END = "://"
+_PERCENT = re.compile(rb"%([0-9A-Fa-f]{2})")
+_BLANK = re.compile(r"\s")
+_STRICT_PASSWORD = re.compile(r"[^/\s:@]*:(?P<password>[^/\s@]+)@")
+_NEEDS_ESCAPING = re.compile(r'["\'\\\x00-\x1f\x7f-\U0010ffff]')
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a variable of this name holds a secret (``DB_PASSWORD``, ``API_KEY`` …)."""
+    """Whether a variable of this name holds a secret (``DB_PASSWORD``, ``SIGNING_KEY`` …)."""
     return _SECRET_NAME.search(name) is not None
 
 
 def masked(values: Mapping[str, str]) -> dict[str, str]:
-    """``values`` with every secret replaced by the mask and URL credentials removed."""
+    """``values`` with every secret replaced by the mask, also inside URLs and ``name=value``."""
     return {
         name: MASK if is_secret_name(name) else scrubbed(value, ())
         for name, value in values.items()
@@ -37,18 +61,102 @@ def masked(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def secret_env_values(env: Mapping[str, str]) -> frozenset[str]:
-    """The values in ``env`` that must not appear in any text: secrets and URL passwords.
+    """The values in ``env`` that must not appear in any text, in every spelling they may have.
 
-    Values shorter than three characters are left out: hiding every ``1`` of a text helps no one.
+    Those are the values of secret names, the passwords in URLs, and ``name=value`` in connection
+    strings. Values shorter than three characters are left out: hiding every ``1`` of a text helps
+    no one.
     """
-    by_name = {value for name, value in env.items() if is_secret_name(name)}
-    in_urls = {found for value in env.values() for found in _URL_PASSWORD.findall(value)}
-    return frozenset(value for value in by_name | in_urls if len(value) >= _MIN_SECRET_LENGTH)
+    found = {value for name, value in env.items() if is_secret_name(name)}
+    for value in env.values():
+        found.update(_url_passwords(value), _pair_values(value))
+    spelled = {each for value in found for each in _spellings(value)}
+    return frozenset(each for each in spelled if len(each) >= _MIN_SECRET_LENGTH)
 
 
 def scrubbed(text: str, secrets: Iterable[str]) -> str:
-    """``text`` without the given secret values and without credentials inside URLs."""
-    for secret in sorted(secrets, key=len, reverse=True):
+    """``text`` without the given secret values, URL credentials, and values of secret names."""
+    spelled = {each for secret in secrets for each in _spellings(secret)}
+    for secret in sorted(spelled, key=len, reverse=True):
         text = text.replace(secret, MASK)
-    # Most texts have no URL in them, and this is called for every report of every listing.
-    return _URL_CREDENTIALS.sub(rf"\g<scheme>{MASK}@", text) if "@" in text else text
+    # Most texts hold none of these, and this is called for every report of every listing.
+    if "@" in text and _SCHEME_END in text:
+        text = _without_url_credentials(text)
+    if "=" in text or ":" in text:
+        text = _PAIR.sub(_masked_pair, text)
+        if _has_header(text):
+            text = _HEADER.sub(rf"\g<name>{MASK}", text)
+    return text
+
+
+def _has_header(text: str) -> bool:
+    lowered = text.lower()
+    return "authorization" in lowered or "cookie" in lowered
+
+
+def _spellings(secret: str) -> Iterator[str]:
+    """``secret`` as it is and as JSON, Python and shells write it inside quotes."""
+    if not secret:
+        return
+    yield secret
+    if not _NEEDS_ESCAPING.search(secret):
+        return
+    bare = secret.strip()  # those who echo a value in several lines drop the last line's end
+    once = {json.dumps(bare)[1:-1], json.dumps(bare, ensure_ascii=False)[1:-1]}
+    twice = {json.dumps(each)[1:-1] for each in once}
+    lines = {bare, repr(bare)[1:-1], bare.replace("\n", "\\n"), bare.replace("\n", "\r\n")}
+    yield from (once | twice | lines) - {""}
+
+
+def _url_passwords(value: str) -> Iterator[str]:
+    """Passwords as the rules of URLs read them, and up to the last ``@`` as people write them."""
+    for begin, end in _url_credentials(value):
+        password = value[begin:end].partition(":")[2]
+        strict = _STRICT_PASSWORD.match(value, begin)
+        for each in filter(None, (password, strict["password"] if strict else "")):
+            yield from {each, _decoded(each)}
+
+
+def _decoded(text: str) -> str:
+    """``text`` with ``%40`` and the like as the characters they stand for."""
+    raw = _PERCENT.sub(
+        lambda found: bytes.fromhex(found[1].decode()), text.encode(errors="replace")
+    )
+    return raw.decode(errors="replace")
+
+
+def _pair_values(value: str) -> Iterator[str]:
+    for found in _PAIR.finditer(value):
+        secret = found[found.lastgroup or 0]
+        if len(secret) >= _MIN_PAIR_LENGTH:
+            yield secret
+
+
+def _masked_pair(found: re.Match[str]) -> str:
+    """The pair with its quotes, and the mask between them."""
+    group = found.lastgroup or 0
+    head = found.string[found.start() : found.start(group)]
+    return f"{head}{MASK}{found.string[found.end(group) : found.end()]}"
+
+
+def _without_url_credentials(text: str) -> str:
+    parts, done = [], 0
+    for begin, end in _url_credentials(text):
+        parts += [text[done:begin], MASK]
+        done = end
+    return "".join([*parts, text[done:]])
+
+
+def _url_credentials(text: str) -> Iterator[tuple[int, int]]:
+    """From the ``://`` to the last ``@`` of each run without blanks, for every run with both.
+
+    A password may hold ``/`` and ``@`` that nobody encoded, hence the last one.
+    """
+    done = 0
+    while (sign := text.find(_SCHEME_END, done)) >= 0:
+        begin = sign + len(_SCHEME_END)
+        blank = _BLANK.search(text, begin)
+        done = blank.start() if blank else len(text)
+        at = text.rfind("@", begin, done)
+        if at >= 0:
+            yield begin, at

@@ -229,6 +229,6 @@ def _credentials(body: SpecBody) -> Iterable[frozenset[str]]:
         case ComposeSpec():
             yield secret_env_values({"git_repo": body.git_repo})
         case VmSpec() if body.cloud_init.password:
-            yield frozenset((body.cloud_init.password,))
+            yield secret_env_values({"password": body.cloud_init.password})
         case _:
             return
