@@ -158,3 +158,25 @@ async def test_version_asks_nobody() -> None:
     """The version is shown whatever the settings for a server are."""
     result = await call("version", environ={"PERSYS_SERVER": "far.example:1"})
     assert (result.code, result.out.split()[0]) == (ExitCode.DONE, "persysctl")
+
+
+@pytest.mark.parametrize(
+    ("argv", "part"),
+    [
+        (["apply", "-f", ""], "-f/--file: is empty"),
+        (["apply", "-f", " "], "-f/--file: is empty"),
+        (["list", "nodes", "--server", ""], "--server: is empty"),
+        (["list", "nodes", "--ca-file", ""], "--ca-file: is empty"),
+        (["list", "nodes", "--timeout", "-3s"], "'-3s' is negative; write a duration like 30s"),
+        (["list", "nodes", "--timeout=-3s"], "'-3s' is negative; write a duration like 30s"),
+        (["list", "nodes", "--timeout", "-.5"], "'-.5' is negative"),
+        (["get", "workload", "a\udcff"], "argument 3 is not UTF-8 text: 'a\\udcff'"),
+    ],
+)
+@pytest.mark.asyncio
+async def test_values_that_mean_nothing(argv: list[str], part: str) -> None:
+    """Empty, negative and unreadable values are wrong usage, said in words that name them."""
+    result = await call(*argv)
+    assert result.code == ExitCode.USAGE_OR_CONNECTION
+    assert part in result.err
+    assert result.out == ""

@@ -153,3 +153,61 @@ def test_the_examples_are_right() -> None:
         "worker",
         "migrate",
     ]
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.yaml"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"workloadId": "\\ud800"}',
+        '{"workloadId": "a", "spec": {"\\udfff": 1}}',
+        '{"apiVersion": "persys.io/v1", "kind": "Workload", "metadata": {"name": "a"},'
+        ' "spec": {"type": "container", "image": "x", "env": {"A": "\\ud83d"}}}',
+    ],
+)
+def test_half_characters_are_refused(tmp_path: Path, name: str, text: str) -> None:
+    """What no UTF-8 text can hold is a problem of the manifest, as a value and as a key."""
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ManifestError, match="half a character") as caught:
+        load_files([tmp_path / name])
+    texts(caught.value).encode()
+
+
+def test_a_whole_pair_is_a_character(tmp_path: Path) -> None:
+    """JSON may spell a character beyond the first 65536 as two escapes."""
+    (tmp_path / "a.json").write_text('{"workloadId": "a", "revisionId": "\\ud83d\\ude00"}')
+    assert load_files([tmp_path / "a.json"])[0].request.revision_id == "\U0001f600"
+
+
+def test_a_file_without_an_end_is_refused() -> None:
+    """Nothing is read beyond the limit."""
+    with pytest.raises(ManifestError, match="/dev/zero is larger than 2048 KiB"):
+        load_files(["/dev/zero"])
+
+
+class Endless(io.StringIO):
+    """A stream that never ends, and fails the test when all of it is asked for."""
+
+    def read(self, size: int | None = -1, /) -> str:
+        """As much as is asked for."""
+        assert size is not None
+        assert size >= 0
+        return "x" * size
+
+
+def test_standard_input_without_an_end_is_refused() -> None:
+    """The same limit holds for a pipe."""
+    with pytest.raises(ManifestError, match="it is larger than 2048 KiB"):
+        load_files(["-"], Endless())
+
+
+def test_standard_input_that_is_no_text_is_refused() -> None:
+    """Bytes that are no UTF-8 are a problem with a place, not a traceback."""
+    with pytest.raises(ManifestError, match=r"stdin.*is not UTF-8 text \(byte 1\)"):
+        load_files(["-"], io.TextIOWrapper(io.BytesIO(b"a\xff"), "utf-8"))
+
+
+def test_an_empty_path_is_not_the_current_folder() -> None:
+    """An unset variable in a script must not apply whatever lies around."""
+    with pytest.raises(ManifestError, match="names no file"):
+        load_files([""])

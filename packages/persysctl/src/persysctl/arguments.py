@@ -6,8 +6,9 @@ Decided here: what every verb has in common. Which verbs there are is decided by
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import NoReturn, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from persysctl.context import Context
 from persysctl.errors import UsageError
@@ -22,6 +23,7 @@ __all__ = [
     "Verbs",
     "add_wait_options",
     "duration",
+    "filled",
     "kind_and_ids",
     "one_id",
     "option",
@@ -39,6 +41,11 @@ OptionT = TypeVar("OptionT")
 
 class CtlParser(argparse.ArgumentParser):
     """A parser whose errors are ours, with the nearest known word."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        # So that the value of `--timeout -3s` comes to the option, which says what is wrong.
+        self._negative_number_matcher = re.compile(r"-\.?\d")
 
     def error(self, message: str) -> NoReturn:
         """Raise UsageError: what is wrong, a near miss, and how it is used."""
@@ -76,21 +83,39 @@ def duration(text: str) -> float:
     return seconds
 
 
+def filled(text: str) -> str:
+    """The type of options that mean nothing when they are empty, such as an unset ``"$FILE"``."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("is empty; give a value, or leave the option out")
+    return text
+
+
 def shared_options() -> CtlParser:
     """Options that stand before or after the verb; absent ones leave no trace."""
     shared = CtlParser(add_help=False, argument_default=argparse.SUPPRESS)
     group = shared.add_argument_group("connection and output")
     group.add_argument(
-        "-s", "--server", metavar="HOST:PORT", help="the scheduler (PERSYS_SERVER; localhost:8085)"
+        "-s",
+        "--server",
+        type=filled,
+        metavar="HOST:PORT",
+        help="the scheduler (PERSYS_SERVER; localhost:8085)",
     )
     group.add_argument(
         "--insecure", action="store_true", help="plain text, no certificates (PERSYS_INSECURE)"
     )
-    group.add_argument("--ca-file", metavar="PEM", help="whom to trust (PERSYS_CA_FILE)")
-    group.add_argument("--cert-file", metavar="PEM", help="our certificate (PERSYS_CERT_FILE)")
-    group.add_argument("--key-file", metavar="PEM", help="its key (PERSYS_KEY_FILE)")
     group.add_argument(
-        "--server-name", metavar="NAME", help="the name in its certificate (PERSYS_SERVER_NAME)"
+        "--ca-file", type=filled, metavar="PEM", help="whom to trust (PERSYS_CA_FILE)"
+    )
+    group.add_argument(
+        "--cert-file", type=filled, metavar="PEM", help="our certificate (PERSYS_CERT_FILE)"
+    )
+    group.add_argument("--key-file", type=filled, metavar="PEM", help="its key (PERSYS_KEY_FILE)")
+    group.add_argument(
+        "--server-name",
+        type=filled,
+        metavar="NAME",
+        help="the name in its certificate (PERSYS_SERVER_NAME)",
     )
     group.add_argument(
         "--timeout",

@@ -15,7 +15,7 @@ from typing import TextIO, cast
 from persysctl.arguments import Command, option
 from persysctl.client import DEFAULT_DEADLINE_SECONDS, Client
 from persysctl.context import Context
-from persysctl.errors import CtlError
+from persysctl.errors import CtlError, UsageError
 from persysctl.exit_codes import ExitCode
 from persysctl.output.structured import OutputFormat
 from persysctl.output.terminal import Output, Terminal
@@ -52,6 +52,7 @@ async def run(argv: Sequence[str], here: Surroundings) -> ExitCode:
 
 
 async def _run(argv: Sequence[str], here: Surroundings, terminal: Terminal) -> ExitCode:
+    _check_characters(argv)
     args = build_parser().parse_args(argv)
     settings = _settings(args, here)
     output = Output(terminal, OutputFormat(option(args, "output", str) or OutputFormat.TABLE))
@@ -59,6 +60,15 @@ async def _run(argv: Sequence[str], here: Surroundings, terminal: Terminal) -> E
     async with Client(settings, _deadline(args, timeout)) as client:
         context = Context(client, output, here.stdin, here.now, timeout)
         return await cast("Command", args.run)(context, args)
+
+
+def _check_characters(argv: Sequence[str]) -> None:
+    """Bytes that are no UTF-8 come as halves of characters, which can be neither sent nor shown."""
+    for number, text in enumerate(argv, start=1):
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"argument {number} is not UTF-8 text: {text!r}") from None
 
 
 def _settings(args: argparse.Namespace, here: Surroundings) -> ServerSettings:

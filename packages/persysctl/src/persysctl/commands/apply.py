@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from persys_proto.control.v1 import control_pb2 as pb
-from persysctl.arguments import Verbs, add_wait_options
+from persysctl.arguments import Verbs, add_wait_options, filled
 from persysctl.commands.seeing_through import see_through
 from persysctl.context import Context
 from persysctl.errors import RefusedError
@@ -54,6 +54,7 @@ def add(verbs: Verbs) -> None:
         "-f",
         "--file",
         dest="files",
+        type=filled,
         action="append",
         required=True,
         metavar="FILE|DIR|-",

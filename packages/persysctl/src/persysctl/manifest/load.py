@@ -79,11 +79,29 @@ def _files(paths: Sequence[str], stdin: TextIO, problems: Problems) -> Iterator[
         problems.add(Origin(STDIN), "", "standard input can be read once only")
     for path in dict.fromkeys(paths):
         if path == STDIN:
-            yield _File("stdin", stdin.read(), Path())
+            yield from _standard_input(stdin, problems)
+        elif not path:
+            problems.add(Origin("-f"), "", "names no file; write a path, or - for standard input")
         elif Path(path).is_dir():
             yield from _directory(path, problems)
         else:
             yield from _one_file(path, problems)
+
+
+def _standard_input(stdin: TextIO, problems: Problems) -> Iterator[_File]:
+    try:
+        text = stdin.read(_MAX_BYTES + 1)
+    except UnicodeDecodeError as error:
+        problems.add(Origin("stdin"), "", f"is not UTF-8 text (byte {error.start})")
+        return
+    if len(text) > _MAX_BYTES:
+        problems.add(Origin("stdin"), "", _too_large("it"))
+    else:
+        yield _File("stdin", text, Path())
+
+
+def _too_large(name: str) -> str:
+    return f"{name} is larger than {_MAX_BYTES // 1024} KiB; is it a manifest?"
 
 
 def _directory(path: str, problems: Problems) -> Iterator[_File]:
@@ -119,11 +137,12 @@ def _one_file(path: str, problems: Problems) -> Iterator[_File]:
 def _read(path: Path) -> str:
     """The text of a file; ValueError with words for people where there is none to have."""
     try:
-        raw = path.read_bytes()
+        with path.open("rb") as file:
+            raw = file.read(_MAX_BYTES + 1)  # some files have no end
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
     if len(raw) > _MAX_BYTES:
-        raise ValueError(f"{path} is larger than {_MAX_BYTES // 1024} KiB; is it a manifest?")
+        raise ValueError(_too_large(str(path)))
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

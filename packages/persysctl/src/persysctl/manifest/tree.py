@@ -8,6 +8,7 @@ so that no rule of YAML 1.1 guesses a type before the schema knows which one is 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -26,6 +27,7 @@ _PLAIN_TAGS = {
 }
 _NULL_TAG = _TAG + "null"
 _MERGE_TAG = _TAG + "merge"
+_HALF = re.compile(r"[\ud800-\udfff]")
 _COLLECTION_TAGS = {_TAG + "map", _TAG + "seq"}
 
 
@@ -147,6 +149,7 @@ class _YamlConverter:
             return Scalar("", is_null=True, is_text=False, line=line)
         if node.tag not in _PLAIN_TAGS:
             raise _RefusedError(f"the tag {node.tag} is not supported", path, line)
+        _check_characters(node.value, path, line)
         return Scalar(str(node.value), is_text=node.tag == _TAG + "str", line=line)
 
     def _entries(self, node: yaml.MappingNode, path: str, depth: int) -> dict[str, Node]:
@@ -177,6 +180,7 @@ class _YamlConverter:
     def _key(self, node: yaml.Node, path: str) -> str:
         if not isinstance(node, yaml.ScalarNode) or node.tag == _NULL_TAG:
             raise _RefusedError("a key must be a plain word", path, _line(node))
+        _check_characters(node.value, path, _line(node))
         return str(node.value)
 
 
@@ -186,6 +190,13 @@ def _line(node: yaml.Node) -> int:
 
 def _join(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
+
+
+def _check_characters(text: str, path: str, line: int | None) -> None:
+    """Escapes can spell halves of characters, which can be neither sent nor printed."""
+    if _HALF.search(text):
+        escape = "half a character (an escape from \\ud800 to \\udfff without its other half)"
+        raise _RefusedError(f"holds {escape}", path, line)
 
 
 # -------------------------------------------------------------------------- JSON
@@ -244,6 +255,7 @@ def _from_json(
         case _Number():
             return Scalar(str(value), is_text=False)
         case str():
+            _check_characters(value, path, None)
             return Scalar(value)
         case _Pairs():
             return MappingNode(_json_entries(value, origin, problems, path, depth))
@@ -264,6 +276,7 @@ def _json_entries(
 ) -> dict[str, Node]:
     entries: dict[str, Node] = {}
     for key, value in pairs:
+        _check_characters(key, path, None)
         below = _join(path, key)
         if key in entries:
             problems.add(origin, below, "this key stands here twice")
