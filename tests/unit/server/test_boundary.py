@@ -222,3 +222,27 @@ def test_the_errors_that_the_api_names_are_in_the_table(error: PersysError) -> N
     assert answer.code is not grpc.StatusCode.INTERNAL
     assert answer_of(ValueError("x")) is None
     assert answer_of(PersysError("x")) is None
+
+
+@pytest.mark.parametrize("method", ["GetWorkload", "WatchEvents"])
+@pytest.mark.asyncio
+async def test_bytes_that_are_no_message_are_bad_input(
+    method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Garbage of a client is its fault: INVALID_ARGUMENT and no traceback in the log."""
+    path = next(name for name in METHODS if name.endswith(f"/{method}"))
+    async with loopback() as at:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await _sent_raw(at.channel, path, b"\xff\xff\xff", stream=method == "WatchEvents")
+        assert bugs(at) == 0
+        assert at.served() == {(method, "InvalidArgument"): 1}
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "no message of this type" in str(caught.value.details())
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
+async def _sent_raw(channel: grpc.aio.Channel, path: str, raw: bytes, *, stream: bool) -> None:
+    if stream:
+        await channel.unary_stream(path, bytes, bytes)(raw).read()
+    else:
+        await channel.unary_unary(path, bytes, bytes)(raw)

@@ -122,3 +122,51 @@ def test_the_table_is_plain_off_a_terminal() -> None:
     print_report([Finding("store", Verdict.FAIL, "[x] found", "do [this]")], stream)
     assert all(word in stream.getvalue() for word in ("fail", "store", "[x] found", "do [this]"))
     assert "\x1b" not in stream.getvalue()
+
+
+def database(path: Path) -> None:
+    """A database of several pages."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as made:
+        made.execute("PRAGMA journal_mode = WAL")
+        made.execute("CREATE TABLE t (x)")
+        made.executemany("INSERT INTO t VALUES (?)", [("x" * 500,)] * 300)
+    path.chmod(0o600)
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_damaged_database_is_told(healthy: dict[str, str], tmp_path: Path, held: bool) -> None:
+    """Also while a server has it: what is damaged, and how a backup is restored."""
+    path = tmp_path / "state.db"
+    database(path)
+    raw = bytearray(path.read_bytes())
+    raw[40960:43960] = b"\xa5" * 3000
+    path.write_bytes(raw)
+    lock = FileLock(path) if held else None
+    found = failures(healthy)
+    if lock is not None:
+        lock.release()
+        assert "in use" in found.pop(0).found
+    (damage,) = found
+    assert damage.found.startswith(f"the store {path} cannot be used (")
+    assert "restore a backup" in damage.advice
+    assert path.read_bytes() == raw
+
+
+def test_a_database_that_others_may_read_is_warned_of(
+    healthy: dict[str, str], tmp_path: Path
+) -> None:
+    """A04: secrets lie in it."""
+    database(tmp_path / "state.db")
+    assert by_verdict(healthy, Verdict.WARN) == []
+    (tmp_path / "state.db").chmod(0o640)
+    (found,) = by_verdict(healthy, Verdict.WARN)
+    assert f"chmod 600 {tmp_path}/state.db" in found.advice
+
+
+def test_folders_count_only_where_they_are_needed(healthy: dict[str, str], tmp_path: Path) -> None:
+    """A store in memory needs none; a database elsewhere needs its own as well."""
+    (tmp_path / "file").write_text("")
+    bad = str(tmp_path / "file" / "x")
+    assert failures(healthy | {"PERSYS_DATA_DIR": bad, "PERSYS_STORE": "memory"}) == []
+    (found,) = failures(healthy | {"PERSYS_STORE": f"sqlite:{bad}/state.db"})
+    assert (found.check, "PERSYS_STORE" in found.advice) == ("store dir", True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -103,3 +104,26 @@ async def test_the_phase_moves_one_way() -> None:
         seen.append(switch.phase)
     assert seen == [Phase.STARTING, Phase.SERVING, Phase.STOPPING, Phase.STOPPING]
     await switch.stopping()
+
+
+@pytest.mark.parametrize(
+    "sent", [b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n", b"\x16\x03\x01 nonsense\r\n\r\n"]
+)
+@pytest.mark.asyncio
+async def test_nonsense_is_a_short_line_in_the_log(
+    sent: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A request that cannot be read is refused with 400, without a traceback or its text."""
+    caplog.set_level("INFO")
+    server = HttpServer(http_app(state, page))
+    await server.start("127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(sent)
+    assert (await reader.readline()).startswith(b"HTTP/1.0 400")
+    writer.close()
+    await server.stop()
+    records = [record for record in caplog.records if record.name == "persys_server.http"]
+    assert all(record.exc_info is None for record in records)
+    assert all(len(record.getMessage()) < 200 for record in records)
+    assert [record.getMessage()[:20] for record in records] in ([], ["HTTP request refused"])
+    assert "aaaa" not in caplog.text

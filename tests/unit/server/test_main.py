@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from persys_server.main import main
@@ -85,3 +87,20 @@ def test_the_doctor_answers_with_its_exit_code(
     monkeypatch.setenv("GRPC_PORT", "x")
     assert main(["doctor"]) == 1
     assert "GRPC_PORT" in capsys.readouterr().out
+
+
+def test_misspelt_variables_are_warned_of(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The log of ``run`` has the near miss and not the value; the next fault is told, too."""
+    monkeypatch.setenv("REDIS_PASWORD", "s3cr3t-XYZ")
+    monkeypatch.setenv("PERSYS_STORE", "sqlite:state.db")
+    monkeypatch.setenv("PERSYS_DATA_DIR", "/dev/null/x")
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    assert main(["run", "--insecure"]) == 1
+    root.handlers[:], root.level = handlers, level
+    text = capsys.readouterr().out
+    assert "did you mean REDIS_PASSWORD?" in text
+    assert "s3cr3t-XYZ" not in text
+    assert "PERSYS_DATA_DIR=/dev/null/x cannot be used (Not a directory)" in text

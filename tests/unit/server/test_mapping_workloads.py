@@ -21,6 +21,7 @@ from persys_core.model.spec import (
 )
 from persys_core.model.states import DesiredState, RestartPolicy, WorkloadType
 from persys_proto.control.v1 import control_pb2 as pb
+from persys_server.grpc.mapping.fields import quoted
 from persys_server.grpc.mapping.limits import MAX_SPEC_BYTES
 from persys_server.grpc.mapping.workloads_in import apply_workload, named_workload
 from tests.unit.server.messages import apply, compose, container, payload, vm
@@ -402,3 +403,36 @@ def test_the_order_of_maps_does_not_count(env: dict[str, str], chance: object) -
     first.metadata.update(env)
     second.metadata.update(shuffled)
     assert spec_revision(spec_of(first)) == spec_revision(spec_of(second))
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "u:s3cr3t@reg/x y",
+        "u:s3cr3t@reg/x",
+        "https://u:s3cr3t@reg/x",
+        "https://u:s3cr3t@reg/x y",
+        "https://u:" + "s3cr3t" * 30 + "@reg/x y",
+        "u:s3cr3t@reg/x@sha256:" + "a" * 64,
+        "reg/x?token=s3cr3t",
+        "u:s3cr3t@reg/\n",
+    ],
+)
+def test_images_with_credentials_are_refused_unquoted(image: str) -> None:
+    """A04: a name that is shown to everybody may hold none, and the error does not repeat them."""
+    found = wrong(apply(container(image=image)))
+    assert set(found) == {"spec.container.image"}
+    assert "s3cr3t" not in found["spec.container.image"]
+
+
+@pytest.mark.parametrize(
+    "image", ["nginx", "reg:5000/a/b:1", "x@sha256:" + "a" * 64, "r/x:1@sha512:" + "0" * 128]
+)
+def test_images_with_ports_and_digests_are_accepted(image: str) -> None:
+    """An @ before a digest is no sign of credentials."""
+    assert wrong(apply(container(image=image))) == {}
+
+
+def test_wrong_values_are_cleaned_before_they_are_cut() -> None:
+    """Half of a URL does not look like one: its password would be shown."""
+    assert quoted("https://u:" + "s3cr3t" * 20 + "@h/x") == '"https://***@h/x"'

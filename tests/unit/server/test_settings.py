@@ -19,7 +19,7 @@ from persys_server.settings import (
     parse,
     variables,
 )
-from persys_server.settings.load import not_acted_on
+from persys_server.settings.load import not_acted_on, unknown
 from persys_server.settings.render import markdown_table, sample_env
 
 ROOT = Path(__file__).parents[3]
@@ -89,7 +89,7 @@ def test_every_default_passes_its_own_parser() -> None:
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
-        ("15s", 15), ("2m", 120), ("24h", 86400), ("500ms", 0.5), ("1h30m", 5400), ("45", 45),
+        ("15s", 15), ("2m", 120), ("24h", 86400), ("1500ms", 1.5), ("1h30m", 5400), ("45", 45),
         ("86400", 86400), ("1.5", 1.5), ("1m0s", 60), ("1.5h", 5400),
     ],
 )  # fmt: skip
@@ -114,7 +114,7 @@ def test_zero_switches_off_only_where_that_means_something() -> None:
     assert load_settings(
         {"SCHEDULER_ETCD_COMPACT_INTERVAL": "0"}
     ).etcd_compact_interval == timedelta(0)
-    assert "above zero" in problems({"SCHEDULER_RECONCILE_INTERVAL": "0"})[0]
+    assert "at least 100ms" in problems({"SCHEDULER_RECONCILE_INTERVAL": "0"})[0]
 
 
 @pytest.mark.parametrize("text", ["true", "1", "yes", "TRUE", " Yes "])
@@ -249,3 +249,56 @@ def test_any_text_is_read_or_refused(environment: dict[str, str]) -> None:
         found = error.problems
     assert found
     assert all(problem.split(":")[0] in EXPECTED for problem in found)
+
+
+DURATIONS = {v.name: v for v in variables().values() if isinstance(v.parse, parse.Span)}
+
+
+def test_every_duration_has_a_least_value() -> None:
+    """No interval, lifetime or deadline may be so short that nothing works any more."""
+    spans = {
+        v.name
+        for v in variables().values()
+        if v.default and isinstance(v.parse(v.default), timedelta)
+    }
+    assert spans == set(DURATIONS)
+
+
+@pytest.mark.parametrize("name", DURATIONS)
+@pytest.mark.parametrize("text", ["0", "0ms", "0.0001", "1ms", "99ms"])
+def test_durations_that_are_too_short_are_refused(name: str, text: str) -> None:
+    """The problem names the variable and the least value; 0 is for what can be switched off."""
+    span = DURATIONS[name].parse
+    assert isinstance(span, parse.Span)
+    if span.or_never and not parse.parse_duration(text):
+        load_settings({name: text})
+        return
+    (problem,) = problems({name: text})
+    assert problem.startswith(f"{name}: ")
+    assert f"at least {span.least}" in problem
+
+
+def test_the_leader_lease_is_at_least_a_second() -> None:
+    """A shorter one ends before it can be renewed."""
+    assert load_settings({"SCHEDULER_LEADER_TTL": "1s"}).leader_ttl == timedelta(seconds=1)
+    assert "at least 1s" in problems({"SCHEDULER_LEADER_TTL": "999ms"})[0]
+
+
+def test_variables_that_nobody_reads_are_told() -> None:
+    """Misspelt names come with the right one; what persysctl and other programs read is no typo."""
+    found = dict(
+        unknown(
+            {
+                "SCHEDULER_LEADER_TTTL": "1s", "PERSYS_DATADIR": "/x", "REDIS_PASWORD": "p",
+                "PERSYS_TLS_ENABLED": "true", "PERSYS_QQQ": "", "PERSYS_SERVER": "h:1",
+                "PERSYS_STORE": "memory", "HOME": "/root", "PERSYS_S3_ENDPOINT": "e",
+            }
+        )
+    )  # fmt: skip
+    assert found == {
+        "SCHEDULER_LEADER_TTTL": "did you mean SCHEDULER_LEADER_TTL?",
+        "PERSYS_DATADIR": "did you mean PERSYS_DATA_DIR?",
+        "REDIS_PASWORD": "did you mean REDIS_PASSWORD?",
+        "PERSYS_TLS_ENABLED": "no release reads it; TLS is on unless --insecure is given",
+        "PERSYS_QQQ": "unset it",
+    }

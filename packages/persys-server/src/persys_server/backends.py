@@ -18,6 +18,7 @@ from persys_adapters.agent_grpc.agents import GrpcAgents
 from persys_adapters.known_file import KnownFile
 from persys_adapters.records.codec import UnreadableRecordError
 from persys_adapters.sqlite.cluster_store import SqliteClusterStore
+from persys_adapters.sqlite.private import make_private_folder
 from persys_adapters.system_clock import SystemClock
 from persys_core.control.config import SchedulerPorts
 from persys_core.memory.cluster_memory import MemoryClusterMemory
@@ -36,13 +37,23 @@ from persys_core.ports.observer import Observer
 from persys_server.settings import Settings, StoreKind
 from persys_server.store_path import database_path
 
-__all__ = ["StoreNotAvailableError", "instance_name", "open_ports", "ports_with_agents"]
+__all__ = [
+    "DataDirError",
+    "StoreNotAvailableError",
+    "instance_name",
+    "open_ports",
+    "ports_with_agents",
+]
 
 _log = structlog.stdlib.get_logger("persys_server.backends")
 
 
 class StoreNotAvailableError(PersysError):
     """The settings name a store that this release does not have."""
+
+
+class DataDirError(PersysError):
+    """The folder for what this replica keeps cannot be made; the text says what to do."""
 
 
 async def open_ports(
@@ -95,13 +106,24 @@ async def _open_store(settings: Settings, stack: AsyncExitStack) -> ClusterStore
         case StoreKind.MEMORY:
             return MemoryClusterStore()
         case StoreKind.SQLITE:
-            path = database_path(settings)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            store = await SqliteClusterStore.open(path, on_unreadable=_log_unreadable)
+            _make_data_dir(Path(settings.data_dir))
+            store = await SqliteClusterStore.open(
+                database_path(settings), on_unreadable=_log_unreadable
+            )
             stack.push_async_callback(store.aclose)
             return store
         case StoreKind.ETCD:
             raise StoreNotAvailableError("PERSYS_STORE=etcd is not in this release")
+
+
+def _make_data_dir(folder: Path) -> None:
+    try:
+        make_private_folder(folder)
+    except OSError as error:
+        raise DataDirError(
+            f"PERSYS_DATA_DIR={folder} cannot be used ({error.strerror}): name a folder that this"
+            " user may make and write to"
+        ) from error
 
 
 def _log_unreadable(place: str, error: UnreadableRecordError) -> None:

@@ -14,7 +14,7 @@ from persys_server.grpc.server import PortTakenError
 from persys_server.lifecycle import run_until_signal
 from persys_server.observability.logging import configure_logging
 from persys_server.settings import Settings
-from persys_server.settings.load import not_acted_on
+from persys_server.settings.load import not_acted_on, unknown
 
 __all__ = ["serve"]
 
@@ -27,6 +27,8 @@ def serve(settings: Settings, environment: Mapping[str, str]) -> int:
     """Serve until a signal; the result is the exit code of the process."""
     configure_logging(settings.log_level, settings.log_format, secrets=settings.secrets)
     _log.warning("TLS is off: everyone who reaches the ports may do everything")
+    for name, advice in unknown(environment):
+        _log.warning("a variable is set that nobody reads", variable=name, advice=advice)
     for name in not_acted_on(environment):
         _log.warning("a variable is set that this release does not act on", variable=name)
     try:

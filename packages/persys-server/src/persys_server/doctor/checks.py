@@ -5,7 +5,6 @@ Decided here: the checks, their order, and the advice that each failure comes wi
 
 from __future__ import annotations
 
-import difflib
 import fcntl
 import os
 import socket
@@ -15,15 +14,15 @@ from pathlib import Path
 
 from attrs import frozen
 
+from persys_adapters.sqlite.damage import problem_of
+from persys_adapters.sqlite.private import is_open_to_others
 from persys_server.settings import Settings, SettingsError, StoreKind, load_settings, variables
-from persys_server.settings.load import not_acted_on
+from persys_server.settings.load import not_acted_on, unknown
 from persys_server.store_path import database_path
 
 __all__ = ["Finding", "Verdict", "examine"]
 
-_PREFIX = "SCHEDULER_"
 _SQLITE_HEADER = b"SQLite format 3\0"
-_GONE = {"PERSYS_TLS_ENABLED": "no release reads it; TLS is on unless --insecure is given"}
 
 
 class Verdict(StrEnum):
@@ -61,14 +60,8 @@ def examine(environment: Mapping[str, str]) -> list[Finding]:
 
 
 def _unknown(environment: Mapping[str, str]) -> Iterator[Finding]:
-    known = [name for variable in variables().values() for name in variable.names]
-    for name in sorted(environment):
-        if name in _GONE:
-            yield Finding("settings", Verdict.WARN, f"{name} is set", _GONE[name])
-        elif name.startswith(_PREFIX) and name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            advice = f"did you mean {near[0]}?" if near else "unset it"
-            yield Finding("settings", Verdict.WARN, f"{name} is not a known variable", advice)
+    for name, advice in unknown(environment):
+        yield Finding("settings", Verdict.WARN, f"{name} is set, but nobody reads it", advice)
 
 
 def _unused(environment: Mapping[str, str]) -> Iterator[Finding]:
@@ -92,23 +85,46 @@ def _store(settings: Settings) -> Iterator[Finding]:
                 "set PERSYS_STORE=sqlite:state.db to keep it",
             )  # fmt: skip
         case StoreKind.SQLITE:
-            yield _sqlite(database_path(settings))
+            yield from _sqlite(database_path(settings))
 
 
-def _sqlite(path: Path) -> Finding:
+def _sqlite(path: Path) -> Iterator[Finding]:
     if not path.exists():
-        return Finding("store", Verdict.OK, f"{path} will be created at the first start")
-    if not os.access(path, os.R_OK | os.W_OK):
-        return Finding(
+        yield Finding("store", Verdict.OK, f"{path} will be created at the first start")
+    elif not os.access(path, os.R_OK | os.W_OK):
+        yield Finding(
             "store", Verdict.FAIL, f"{path} may not be read and written by this user",
             "change its owner or its mode",
         )  # fmt: skip
+    else:
+        yield from _too_open(path)
+        yield from _in_use(path)
+        yield _content(path)
+
+
+def _too_open(path: Path) -> Iterator[Finding]:
+    for place in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        if place.exists() and is_open_to_others(place):
+            yield Finding(
+                "store", Verdict.WARN, f"{place} holds secrets, and others may read or write it",
+                f"chmod 600 {place} (run does so when it opens the file)",
+            )  # fmt: skip
+
+
+def _in_use(path: Path) -> Iterator[Finding]:
     holder = _holder(Path(f"{path}.lock"))
     if holder:
-        return Finding(
+        yield Finding(
             "store", Verdict.FAIL, f"{path} is in use by process {holder}",
             "stop that server first, or give this one a file of its own",
         )  # fmt: skip
+
+
+def _content(path: Path) -> Finding:
+    if not path.is_file():
+        return Finding(
+            "store", Verdict.FAIL, f"{path} is not a file", "name a file in PERSYS_STORE"
+        )
     with path.open("rb") as file:
         beginning = file.read(len(_SQLITE_HEADER))
     if beginning not in (b"", _SQLITE_HEADER):
@@ -116,7 +132,11 @@ def _sqlite(path: Path) -> Finding:
             "store", Verdict.FAIL, f"{path} is no SQLite database",
             "name another file in PERSYS_STORE, or move this one away",
         )  # fmt: skip
-    return Finding("store", Verdict.OK, f"{path} is a database and nobody holds it")
+    problem = problem_of(path)
+    if problem:
+        found, _, advice = problem.rpartition("): ")
+        return Finding("store", Verdict.FAIL, f"{found})", advice)
+    return Finding("store", Verdict.OK, f"{path} is a whole database")
 
 
 def _holder(lock: Path) -> str:
@@ -133,20 +153,25 @@ def _holder(lock: Path) -> str:
 
 
 def _data_dir(settings: Settings) -> Iterator[Finding]:
-    folder = Path(settings.data_dir)
+    """Only a store in a file needs folders."""
+    if settings.store.kind is StoreKind.SQLITE:
+        folder, home = Path(settings.data_dir), database_path(settings).parent
+        yield _folder("data dir", folder, "PERSYS_DATA_DIR")
+        if home != folder:
+            yield _folder("store dir", home, "PERSYS_STORE")
+
+
+def _folder(check: str, folder: Path, variable: str) -> Finding:
     there = next(place for place in (folder, *folder.resolve().parents) if place.exists())
     if not there.is_dir():
-        yield Finding(
-            "data dir", Verdict.FAIL, f"{there} is not a folder", "set PERSYS_DATA_DIR to a folder"
-        )
-    elif not os.access(there, os.W_OK | os.X_OK):
-        yield Finding(
-            "data dir", Verdict.FAIL, f"{there} may not be written by this user",
-            "change its owner, or set PERSYS_DATA_DIR to a folder of your own",
+        return Finding(check, Verdict.FAIL, f"{there} is not a folder", f"set {variable} to one")
+    if not os.access(there, os.W_OK | os.X_OK):
+        return Finding(
+            check, Verdict.FAIL, f"{there} may not be written by this user",
+            f"change its owner, or set {variable} to a place of your own",
         )  # fmt: skip
-    else:
-        found = "is writable" if there == folder else f"will be created in {there}"
-        yield Finding("data dir", Verdict.OK, f"{folder} {found}")
+    found = "is writable" if there == folder else f"will be created in {there}"
+    return Finding(check, Verdict.OK, f"{folder} {found}")
 
 
 def _ports(settings: Settings) -> Iterator[Finding]:

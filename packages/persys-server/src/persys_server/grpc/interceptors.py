@@ -18,7 +18,9 @@ import grpc
 import grpc.aio
 import structlog
 from attrs import define, field
+from google.protobuf.message import DecodeError
 
+from persys_core.model.errors import FieldError, InvalidInputError
 from persys_core.ports.clock import Clock
 from persys_core.ports.observer import Metric
 from persys_server.grpc.context import Context, seconds_left
@@ -74,7 +76,7 @@ class RequestBoundary(grpc.aio.ServerInterceptor):
         if handler is None or method not in METHODS:
             return handler
         shape: Any = handler
-        ends = (shape.request_deserializer, shape.response_serializer)
+        ends = (_lenient(shape.request_deserializer), shape.response_serializer)
         if shape.unary_unary:
             return grpc.unary_unary_rpc_method_handler(
                 self._unary(method, shape.unary_unary), *ends
@@ -90,6 +92,7 @@ class RequestBoundary(grpc.aio.ServerInterceptor):
         async def call(request: Any, context: Context) -> Any:
             rpc = self._begin(method, context)
             try:
+                _check_readable(request)
                 self._check_phase()
                 response = await self._in_time(serve(request, context), rpc)
             except asyncio.CancelledError:
@@ -106,6 +109,7 @@ class RequestBoundary(grpc.aio.ServerInterceptor):
         async def call(request: Any, context: Context) -> AsyncIterator[Any]:
             rpc = self._begin(method, context)
             try:
+                _check_readable(request)
                 self._check_phase()
                 async with aclosing(serve(request, context)) as messages:  # type: ignore[type-var]
                     async for message in messages:
@@ -169,6 +173,28 @@ class RequestBoundary(grpc.aio.ServerInterceptor):
 
 class _TooLongError(Exception):
     """A call without a deadline of its own took too long."""
+
+
+class _Unreadable:
+    """Stands for a request whose bytes are no message of its type."""
+
+
+def _lenient(read: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """``read``, so that garbage comes to the boundary; gRPC would log a traceback for it."""
+
+    def lenient(raw: bytes) -> Any:
+        try:
+            return read(raw)
+        except DecodeError:
+            return _Unreadable()
+
+    return lenient
+
+
+def _check_readable(request: object) -> None:
+    if isinstance(request, _Unreadable):
+        text = "the bytes are no message of this type; the client needs this contract's messages"
+        raise InvalidInputError([FieldError("request", text)])
 
 
 @define

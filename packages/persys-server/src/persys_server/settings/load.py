@@ -6,15 +6,24 @@ variable counts where the first one is not set. Nothing here reads ``os.environ`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from persys_server.settings.checks import conflicts
 from persys_server.settings.table import Settings, Variable, variables
 
-__all__ = ["SettingsError", "load_settings", "not_acted_on"]
+__all__ = ["SettingsError", "load_settings", "not_acted_on", "unknown"]
 
 _SHOWN_LENGTH = 80
+_NEAR = 0.8
+_OURS = ("SCHEDULER_", "PERSYS_", "REDIS_")
+_GONE = {"PERSYS_TLS_ENABLED": "no release reads it; TLS is on unless --insecure is given"}
+# What persysctl reads may well be set on the same machine.
+_OF_OTHERS = frozenset(
+    f"PERSYS_{name}"
+    for name in ("SERVER", "INSECURE", "CA_FILE", "CERT_FILE", "KEY_FILE", "SERVER_NAME")
+)
 
 
 class SettingsError(Exception):
@@ -53,6 +62,17 @@ def not_acted_on(environment: Mapping[str, str]) -> tuple[str, ...]:
         for name in variable.names
         if environment.get(name, "").strip() not in ("", variable.default)
     )
+
+
+def unknown(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The variables that look like ours and that nobody reads, each with what to do about it."""
+    known = [name for variable in variables().values() for name in variable.names]
+    for name in sorted(environment):
+        if name in _GONE:
+            yield name, _GONE[name]
+        elif name.startswith(_OURS) and name not in (*known, *_OF_OTHERS):
+            near = difflib.get_close_matches(name, known, n=1, cutoff=_NEAR)
+            yield name, f"did you mean {near[0]}?" if near else "unset it"
 
 
 def _given(environment: Mapping[str, str], variable: Variable) -> tuple[str, str]:

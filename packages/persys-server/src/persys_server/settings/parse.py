@@ -20,13 +20,12 @@ __all__ = [
     "HaMode",
     "LogFormat",
     "OrphanPolicy",
+    "Span",
     "StoreKind",
     "StoreTarget",
     "VaultMethod",
     "choice",
-    "duration",
     "flag",
-    "lifetime",
     "log_level",
     "name_list",
     "optional_flag",
@@ -132,17 +131,25 @@ def parse_duration(given: str) -> timedelta:
     return timedelta(seconds=seconds)
 
 
-def duration(given: str) -> timedelta:
-    """A duration above zero."""
-    parsed = parse_duration(given)
-    if not parsed:
-        raise ValueError(f"a duration above zero, {_DURATION_FORMS}")
-    return parsed
+@frozen
+class Span:
+    """A parser of durations from ``least`` on, which is written as people write it.
 
+    With ``or_never``, zero is accepted as well and switches off what it belongs to.
+    """
 
-def lifetime(given: str) -> timedelta:
-    """A duration; zero switches off what it belongs to."""
-    return parse_duration(given)
+    least: str
+    or_never: bool = False
+
+    def __call__(self, given: str) -> timedelta:
+        """The duration; ValueError says what is accepted."""
+        parsed = parse_duration(given)
+        if parsed < parse_duration(self.least) and (parsed or not self.or_never):
+            raise ValueError(f"a duration of {self}, {_DURATION_FORMS}")
+        return parsed
+
+    def __str__(self) -> str:
+        return f"at least {self.least}" + (", or 0" if self.or_never else "")
 
 
 def flag(given: str) -> bool:

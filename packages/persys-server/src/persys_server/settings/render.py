@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from textwrap import wrap
 
+from persys_server.settings.parse import Span
 from persys_server.settings.table import Group, Variable, variables
 
 __all__ = ["markdown_table", "sample_env"]
@@ -51,6 +52,8 @@ def _of(group: Group) -> Iterator[Variable]:
 
 def _notes(variable: Variable) -> Iterator[str]:
     yield variable.doc
+    if isinstance(variable.parse, Span):
+        yield f"{str(variable.parse).capitalize()}."
     if variable.fallbacks:
         yield f"Where it is not set, {', '.join(variable.fallbacks)} counts."
     if variable.secret:

@@ -162,7 +162,7 @@ class Settings:
     etcd_compact_interval: timedelta = _later(
         Group.STORE,
         "SCHEDULER_ETCD_COMPACT_INTERVAL",
-        parse.lifetime,
+        parse.Span("1s", or_never=True),
         "5m",
         "How often the leader compacts etcd to the revision of that long ago; 0 is never.",
         by=_ETCD,
@@ -195,7 +195,7 @@ class Settings:
     leader_ttl: timedelta = _row(
         Group.HA,
         "SCHEDULER_LEADER_TTL",
-        parse.duration,
+        parse.Span("1s"),
         "15s",
         "Lifetime of the leader lease; another replica takes over about that long after a crash.",
     )
@@ -203,21 +203,21 @@ class Settings:
     heartbeat_interval: timedelta = _row(
         Group.LOOPS,
         "SCHEDULER_HEARTBEAT_INTERVAL",
-        parse.duration,
+        parse.Span("100ms"),
         "10s",
         "How often agents are asked to send heartbeats; a node lease is three of them.",
     )
     node_unavailable_grace: timedelta = _row(
         Group.LOOPS,
         "SCHEDULER_NODE_UNAVAILABLE_GRACE",
-        parse.duration,
+        parse.Span("1s"),
         "3m",
         "How long a node may be silent before its workloads are moved.",
     )
     reconcile_interval: timedelta = _row(
         Group.LOOPS,
         "SCHEDULER_RECONCILE_INTERVAL",
-        parse.duration,
+        parse.Span("100ms"),
         "5s",
         "How often desired and observed state are compared.",
     )
@@ -231,7 +231,7 @@ class Settings:
     drift_interval: timedelta = _later(
         Group.LOOPS,
         "SCHEDULER_DRIFT_DETECT_INTERVAL",
-        parse.duration,
+        parse.Span("1s"),
         "30s",
         "How often agents are listed in full to find drift.",
         by=_DRIFT,
@@ -239,14 +239,14 @@ class Settings:
     reapply_guard: timedelta = _row(
         Group.LOOPS,
         "SCHEDULER_REAPPLY_GUARD",
-        parse.lifetime,
+        parse.Span("1s", or_never=True),
         "45s",
         "Least time between two applies of one workload; never under 15s.",
     )
     missing_grace: timedelta = _row(
         Group.LOOPS,
         "SCHEDULER_MISSING_GRACE_PERIOD",
-        parse.lifetime,
+        parse.Span("1s", or_never=True),
         "10s",
         "How long after its last apply a workload may be absent from its agent's list.",
     )
@@ -262,35 +262,35 @@ class Settings:
     agent_rpc_timeout: timedelta = _row(
         Group.AGENTS,
         "SCHEDULER_AGENT_RPC_TIMEOUT",
-        parse.duration,
+        parse.Span("100ms"),
         "10s",
         "Deadline of one call to an agent.",
     )
     agent_apply_timeout: timedelta = _row(
         Group.AGENTS,
         "SCHEDULER_AGENT_APPLY_TIMEOUT",
-        parse.duration,
+        parse.Span("1s"),
         "45s",
         "How long a container or Compose application may take to start.",
     )
     agent_vm_apply_timeout: timedelta = _row(
         Group.AGENTS,
         "SCHEDULER_AGENT_VM_APPLY_TIMEOUT",
-        parse.duration,
+        parse.Span("1s"),
         "240s",
         "How long a virtual machine may take to start.",
     )
     agent_delete_timeout: timedelta = _row(
         Group.AGENTS,
         "SCHEDULER_AGENT_DELETE_TIMEOUT",
-        parse.duration,
+        parse.Span("1s"),
         "60s",
         "How long a deletion may take on the agent.",
     )
     agent_status_poll_interval: timedelta = _row(
         Group.AGENTS,
         "SCHEDULER_AGENT_STATUS_POLL_INTERVAL",
-        parse.duration,
+        parse.Span("100ms"),
         "1s",
         "How often a deletion is asked after.",
     )
@@ -451,7 +451,7 @@ class Settings:
     vault_cert_ttl: timedelta = _later(
         Group.VAULT,
         "PERSYS_VAULT_CERT_TTL",
-        parse.duration,
+        parse.Span("1s"),
         "24h",
         "Lifetime asked for each certificate.",
         by=_VAULT,
@@ -459,7 +459,7 @@ class Settings:
     vault_retry_interval: timedelta = _later(
         Group.VAULT,
         "PERSYS_VAULT_RETRY_INTERVAL",
-        parse.duration,
+        parse.Span("1s"),
         "1m",
         "How often a failed issue is tried again.",
         by=_VAULT,
@@ -533,7 +533,7 @@ class Settings:
     redis_reconcile_ttl: timedelta = _later(
         Group.REDIS,
         "REDIS_RECONCILE_TTL",
-        parse.duration,
+        parse.Span("1s"),
         "24h",
         "How long reconciliation metadata is kept.",
         by=_REDIS,
@@ -541,7 +541,7 @@ class Settings:
     redis_event_ttl: timedelta = _later(
         Group.REDIS,
         "REDIS_EVENT_TTL",
-        parse.duration,
+        parse.Span("1s"),
         "24h",
         "How long events are kept.",
         by=_REDIS,

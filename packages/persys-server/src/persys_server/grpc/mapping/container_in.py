@@ -15,6 +15,7 @@ from persys_server.grpc.mapping.limits import MAX_COMMAND_WORDS, MAX_PORTS, MAX_
 __all__ = ["container_spec"]
 
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,1022}\Z")
+_DIGEST = re.compile(r"@[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-fA-F]{32,}\Z")
 _RESTART = {str(policy): policy for policy in RestartPolicy}
 _PROTOCOLS = {"tcp": "tcp", "udp": "udp", "sctp": "sctp"}
 _MAX_PORT = 65535
@@ -42,6 +43,12 @@ def _image(fields: Fields, value: str) -> str:
     image = value.strip()
     if not image:
         fields.add("image", "image is required")
+    elif "@" in _DIGEST.sub("", image):
+        fields.add(
+            "image",
+            "may not hold credentials (a text before an @, not shown here); accepted is"
+            " registry/name:tag, and the agent's machine logs in to the registry",
+        )
     elif not _IMAGE.match(image):
         fields.add("image", f"{quoted(value)} is not valid; accepted is registry/name:tag")
     return image

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from persys_core.model.errors import FieldError, InvalidInputError
 from persys_core.model.ids import MAX_ID_LENGTH, is_valid_id
+from persys_core.model.secrets import scrubbed
 
 __all__ = ["Fields", "printable", "quoted"]
 
@@ -25,7 +26,11 @@ _CONTROL_IN_LINES = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
 def quoted(value: str) -> str:
-    """``value`` in quotes, with odd characters escaped, cut to a readable length."""
+    """``value`` in quotes, without credentials, odd characters escaped, cut to a readable length.
+
+    Credentials go before the cut: half of a URL does not look like one any more.
+    """
+    value = scrubbed(value, ())
     shown = value[:_SHOWN_LENGTH].encode("unicode_escape").decode().replace('"', '\\"')
     return f'"{shown}"' if len(value) <= _SHOWN_LENGTH else f'"{shown}…"'
 
