@@ -16,10 +16,10 @@ from persys_core.model.ids import NodeId
 from persys_core.ports.cluster_store import Snapshot
 from persys_core.sim.agent_settings import AgentSettings, Latency
 from persys_core.sim.cluster import Replica
-from persys_core.sim.faults import LinkFaults
+from persys_core.sim.faults import LinkFaults, Network
 from persys_core.sim.scenario import Fault, FaultKind
 from persys_core.sim.stage import Stage
-from persys_core.sim.store_faults import StoreFaults
+from persys_core.sim.store_faults import FaultyStore, StoreFaults, StoreWeather
 
 __all__ = ["Disruptor"]
 
@@ -91,7 +91,11 @@ class Disruptor:
         if fault.kind is FaultKind.NETWORK:
             network = self.stage.cluster.machines.network
             rough = _rough_links(fault.strength)
-            return "network", lambda: _set(network, rough), lambda: _set(network, LinkFaults())
+            return (
+                "network",
+                lambda: _set_links(network, rough),
+                lambda: _set_links(network, LinkFaults()),
+            )
         if fault.kind is FaultKind.NODE_JOINS:
             return "nodes", self.stage.add_node, _nothing
         return self._on_replica(fault)
@@ -146,8 +150,8 @@ class Disruptor:
                 bad = _bad_weather(fault.kind, fault.strength)
                 return (
                     "store weather",
-                    lambda: _set(weather, bad),
-                    lambda: _set(weather, StoreFaults()),
+                    lambda: _set_weather(weather, bad),
+                    lambda: _set_weather(weather, StoreFaults()),
                 )
 
     def _take_data_away(self) -> None:
@@ -255,16 +259,20 @@ def _other_size(settings: AgentSettings, strength: float) -> AgentSettings:
     return evolve(settings, cpu_millicores=cores * 1000, memory_mb=cores * 2048)
 
 
-def _set(holder: object, faults: object) -> None:
-    holder.faults = faults  # type: ignore[attr-defined]
+def _set_links(network: Network, faults: LinkFaults) -> None:
+    network.faults = faults
 
 
-def _away(weather: object, is_away: bool) -> None:
-    weather.is_away = is_away  # type: ignore[attr-defined]
+def _set_weather(weather: StoreWeather, faults: StoreFaults) -> None:
+    weather.faults = faults
 
 
-def _cut_off(store: object, is_cut_off: bool) -> None:
-    store.is_cut_off = is_cut_off  # type: ignore[attr-defined]
+def _away(weather: StoreWeather, is_away: bool) -> None:
+    weather.is_away = is_away
+
+
+def _cut_off(store: FaultyStore, is_cut_off: bool) -> None:
+    store.is_cut_off = is_cut_off
 
 
 def _nothing() -> None:

@@ -155,6 +155,7 @@ class People:
         present = [wish for wish in self.wishes.possible(workload_id) if wish is not ABSENT]
         going = [Wish(wish.revision_id, DesiredState.DELETED) for wish in present]
         before = self.wishes.may_become(workload_id, ABSENT, *going)
+        was_forced = self.wishes.was_forced(workload_id)
         if force:
             self.wishes.force(workload_id)
         self._note(workload_id, "forces its deletion" if force else "deletes it")
@@ -163,8 +164,10 @@ class People:
             answer = await self.door.call(
                 lambda s: s.admission.delete_workload(workload_id, force=force)
             )
-            rest = () if answer.outcome == "Deleted" else going
+            rest = going if answer.outcome == "Deleting" else ()
             self.wishes.became(workload_id, ABSENT, *rest)
+            if answer.outcome == "Tombstoned" and not was_forced:
+                self.wishes.expect_no_rest(workload_id)
             self._note(workload_id, f"was answered {answer.outcome}")
 
         await self._ask(workload_id, send, lambda: self.wishes.did_not(workload_id, before))

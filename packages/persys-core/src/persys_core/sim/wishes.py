@@ -73,6 +73,10 @@ class Wishes:
         """The user gave up what may be left of the workload on its nodes."""
         self._forced.add(workload_id)
 
+    def expect_no_rest(self, workload_id: WorkloadId) -> None:
+        """The node that had it answers, and owes its delete: nothing was given up."""
+        self._forced.discard(workload_id)
+
     def was_forced(self, workload_id: WorkloadId) -> bool:
         """Whether copies without a record are the user's own doing."""
         return workload_id in self._forced
