@@ -2,7 +2,8 @@
 
 The tables hold facts that may only grow: names, numbers and types. A difference here is a
 difference on the wire. Notation: ``name=number:type``; ``[T]`` is repeated, ``{V}`` a map from
-string to V, ``*T`` an arm of the message's one oneof, ``T!`` an enum; no type means string.
+string to V, ``*T`` an arm of the message's one oneof, ``T?`` a scalar that may be absent, ``T!`` an
+enum; no type means string.
 """
 
 from __future__ import annotations
@@ -202,6 +203,7 @@ OUR_CONTROL_FIELDS = """
 NodeCapabilities: reserved=100:[ResourceAmount]
 HeartbeatRequest: boot_id=100 sequence=101:uint64
 WorkloadStatus: revision_id=100
+ApplyWorkloadRequest: expected_revision=100:int64?
 ApplyWorkloadResponse: outcome=100 revision_id=101 explanation=102:Explanation
 DeleteWorkloadRequest: force=100:bool
 DeleteWorkloadResponse: outcome=100
@@ -245,7 +247,9 @@ ExplainWorkloadRequest: workload_id=1 max_examples=2:int32 min_revision=3:int64
 ExplainWorkloadResponse: explanation=1:Explanation stale=2:bool age_seconds=3:double
 PlanWorkloadRequest: apply=1:ApplyWorkloadRequest max_examples=2:int32 min_revision=3:int64
 PlanWorkloadResponse: outcome=1 revision_id=2 explanation=3:Explanation \
-    requested=4:[ResourceAmount] stale=5:bool age_seconds=6:double
+    requested=4:[ResourceAmount] stale=5:bool age_seconds=6:double expected_revision=7:int64 \
+    node_id=8 changes=9:[FieldChange]
+FieldChange: field=1 old=2 new=3
 CordonNodeRequest: node_id=1 reason=2
 CordonNodeResponse: accepted=1:bool message=2 node=3:NodeView
 UncordonNodeRequest: node_id=1 reason=2
@@ -395,6 +399,8 @@ def type_fact(message: DescriptorProto, field: FieldDescriptorProto) -> str:
     name = SCALARS.get(field.type) or field.type_name.rpartition(".")[2]
     if field.type == FieldDescriptorProto.TYPE_ENUM:
         name += "!"
+    if field.proto3_optional:
+        return f"{name}?"
     if field.HasField("oneof_index"):
         return f"*{name}"
     if field.label != FieldDescriptorProto.LABEL_REPEATED:

@@ -443,10 +443,18 @@ class ApplyWorkloadRequest(google.protobuf.message.Message):
     SPEC_FIELD_NUMBER: builtins.int
     REVISION_ID_FIELD_NUMBER: builtins.int
     DESIRED_STATE_FIELD_NUMBER: builtins.int
+    EXPECTED_REVISION_FIELD_NUMBER: builtins.int
     workload_id: builtins.str
     revision_id: builtins.str
     desired_state: builtins.str
     """"Running" or "Stopped"."""
+    expected_revision: builtins.int
+    """Carry this out only if the workload's record still has this store revision;
+    PlanWorkload answers with the one to send. Zero: only if there is no such
+    workload. Unset: whatever is stored, as clients without the field do. A
+    scheduler that sees another revision answers success=false, names both and
+    stores nothing; one that does not know the field does not compare.
+    """
     @property
     def spec(self) -> global___WorkloadSpec: ...
     def __init__(
@@ -456,9 +464,11 @@ class ApplyWorkloadRequest(google.protobuf.message.Message):
         spec: global___WorkloadSpec | None = ...,
         revision_id: builtins.str = ...,
         desired_state: builtins.str = ...,
+        expected_revision: builtins.int | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["spec", b"spec"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["desired_state", b"desired_state", "revision_id", b"revision_id", "spec", b"spec", "workload_id", b"workload_id"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_expected_revision", b"_expected_revision", "expected_revision", b"expected_revision", "spec", b"spec"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_expected_revision", b"_expected_revision", "desired_state", b"desired_state", "expected_revision", b"expected_revision", "revision_id", b"revision_id", "spec", b"spec", "workload_id", b"workload_id"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_expected_revision", b"_expected_revision"]) -> typing.Literal["expected_revision"] | None: ...
 
 global___ApplyWorkloadRequest = ApplyWorkloadRequest
 
@@ -2855,6 +2865,10 @@ global___PlanWorkloadRequest = PlanWorkloadRequest
 
 @typing.final
 class PlanWorkloadResponse(google.protobuf.message.Message):
+    """A request that ApplyWorkload would refuse is answered with a status code:
+    NOT_FOUND, FAILED_PRECONDITION or INVALID_ARGUMENT.
+    """
+
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     OUTCOME_FIELD_NUMBER: builtins.int
@@ -2863,6 +2877,9 @@ class PlanWorkloadResponse(google.protobuf.message.Message):
     REQUESTED_FIELD_NUMBER: builtins.int
     STALE_FIELD_NUMBER: builtins.int
     AGE_SECONDS_FIELD_NUMBER: builtins.int
+    EXPECTED_REVISION_FIELD_NUMBER: builtins.int
+    NODE_ID_FIELD_NUMBER: builtins.int
+    CHANGES_FIELD_NUMBER: builtins.int
     outcome: builtins.str
     """The word that ApplyWorkload would answer as its outcome."""
     revision_id: builtins.str
@@ -2870,6 +2887,12 @@ class PlanWorkloadResponse(google.protobuf.message.Message):
     stale: builtins.bool
     """These two as in ListNodesResponse."""
     age_seconds: builtins.float
+    expected_revision: builtins.int
+    """What to send as ApplyWorkloadRequest.expected_revision, so that the wish is
+    stored only over what this plan was compared with. Zero: nothing is there.
+    """
+    node_id: builtins.str
+    """Where it would be after the apply; empty where it would be nowhere."""
     @property
     def explanation(self) -> global___Explanation:
         """True only at explanation.store_revision: nothing is held for the caller."""
@@ -2877,6 +2900,10 @@ class PlanWorkloadResponse(google.protobuf.message.Message):
     @property
     def requested(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ResourceAmount]:
         """What placement would count for it, one entry per resource."""
+
+    @property
+    def changes(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___FieldChange]:
+        """What would change, field by field; empty where the outcome is Unchanged."""
 
     def __init__(
         self,
@@ -2887,11 +2914,40 @@ class PlanWorkloadResponse(google.protobuf.message.Message):
         requested: collections.abc.Iterable[global___ResourceAmount] | None = ...,
         stale: builtins.bool = ...,
         age_seconds: builtins.float = ...,
+        expected_revision: builtins.int = ...,
+        node_id: builtins.str = ...,
+        changes: collections.abc.Iterable[global___FieldChange] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["explanation", b"explanation"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["age_seconds", b"age_seconds", "explanation", b"explanation", "outcome", b"outcome", "requested", b"requested", "revision_id", b"revision_id", "stale", b"stale"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["age_seconds", b"age_seconds", "changes", b"changes", "expected_revision", b"expected_revision", "explanation", b"explanation", "node_id", b"node_id", "outcome", b"outcome", "requested", b"requested", "revision_id", b"revision_id", "stale", b"stale"]) -> None: ...
 
 global___PlanWorkloadResponse = PlanWorkloadResponse
+
+@typing.final
+class FieldChange(google.protobuf.message.Message):
+    """One field of a wish: its path, what is stored and what would be. An empty text
+    is a field that is not there. Secrets are masked on both sides, so that both
+    may read alike: being listed is what says that they differ.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    FIELD_FIELD_NUMBER: builtins.int
+    OLD_FIELD_NUMBER: builtins.int
+    NEW_FIELD_NUMBER: builtins.int
+    field: builtins.str
+    old: builtins.str
+    new: builtins.str
+    def __init__(
+        self,
+        *,
+        field: builtins.str = ...,
+        old: builtins.str = ...,
+        new: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["field", b"field", "new", b"new", "old", b"old"]) -> None: ...
+
+global___FieldChange = FieldChange
 
 @typing.final
 class CordonNodeRequest(google.protobuf.message.Message):
