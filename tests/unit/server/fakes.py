@@ -15,6 +15,7 @@ from persys_adapters.system_clock import SystemClock
 from persys_core.control.answers import (
     ApplyAnswer,
     ApplyOutcomeKind,
+    AutomationDecision,
     ClusterSummary,
     DeleteAnswer,
     DrainBlocker,
@@ -22,11 +23,13 @@ from persys_core.control.answers import (
     Freshness,
     HeartbeatAnswer,
     NodeView,
+    Plan,
     RegisterAnswer,
     WorkloadView,
 )
 from persys_core.control.requests import (
     ApplyWorkload,
+    AutomationSuggestion,
     DrainNode,
     Heartbeat,
     NodeIntentChange,
@@ -39,6 +42,7 @@ from persys_core.model.errors import NotFoundError
 from persys_core.model.node import Node, OperatorIntent, Taint
 from persys_core.model.resources import Resources
 from persys_core.model.spec import ContainerSpec, WorkloadSpec, spec_revision
+from persys_core.model.spec_changes import SpecChange
 from persys_core.model.states import (
     DesiredState,
     NodeStatus,
@@ -167,6 +171,10 @@ class FakeScheduler:
     async def retry_workload(self, workload_id: str) -> None:
         await self._answer(workload_id, None)
 
+    async def submit(self, suggestion: AutomationSuggestion) -> AutomationDecision:
+        decision = AutomationDecision(True, "accepted", "fine", str(suggestion.action), NOW)
+        return await self._answer(suggestion, decision)
+
     async def cordon(self, change: NodeIntentChange) -> NodeView:
         return await self._answer(change, node_view(intent=OperatorIntent(cordoned=True)))
 
@@ -223,6 +231,21 @@ class FakeScheduler:
     async def explain(self, workload_id: str, *, max_examples: int = 3) -> Explanation:
         return await self._answer((workload_id, max_examples), Explanation(Verdict.PLACED, "on n1"))
 
+    async def plan(
+        self, request: ApplyWorkload, *, max_examples: int = 3, at_least: int = 0
+    ) -> tuple[Plan, Freshness]:
+        plan = Plan(
+            outcome=ApplyOutcomeKind.UPDATED,
+            revision_id="rev",
+            node_id="n1",
+            explanation=Explanation(Verdict.PLACED, "on n1", "n1", store_revision=42),
+            changes=(SpecChange("spec.container.image", "a", "b"),),
+            requested=Resources.of(cpu_millicores=500),
+            expected_revision=41,
+            store_revision=42,
+        )
+        return await self._answer((request, max_examples, at_least), (plan, self.fresh))
+
     async def _answer(self, asked: Any, answer: T) -> T:
         self.asked.append(asked)
         if self.hold is not None:
@@ -274,7 +297,13 @@ async def loopback(
     fake = scheduler or FakeScheduler()
     metrics, phase, events, clock = TellingMetrics(), PhaseSwitch(), MemoryEventLog(), SystemClock()
     servicer = ControlServicer(
-        admission=fake, queries=fake, nodes=fake, events=events, clock=clock, phase=phase
+        admission=fake,
+        automation=fake,
+        queries=fake,
+        nodes=fake,
+        events=events,
+        clock=clock,
+        phase=phase,
     )
     server = GrpcServer(servicer, RequestBoundary(metrics, phase, clock, deadline_seconds))
     await server.start("127.0.0.1", 0)

@@ -67,7 +67,7 @@ class FakeReplica:
     def admission(self) -> FakeScheduler:
         return self.api
 
-    queries = nodes = admission
+    queries = nodes = automation = admission
 
     async def start(self) -> None:
         self.log.append("start")

@@ -60,6 +60,7 @@ class Container(containers.DeclarativeContainer):
     servicer = providers.Singleton(
         ControlServicer,
         admission=scheduler.provided.admission,
+        automation=scheduler.provided.automation,
         queries=scheduler.provided.queries,
         nodes=scheduler.provided.nodes,
         events=ports.provided.events,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from persys_core.control.api import AdmissionApi, NodeOperationsApi, QueriesApi
+from persys_core.control.api import AdmissionApi, AutomationApi, NodeOperationsApi, QueriesApi
 from persys_core.model.states import OperatingMode
 
 __all__ = ["LoopAge", "ModeFacts", "SchedulerReplica"]
@@ -48,6 +48,11 @@ class SchedulerReplica(Protocol):
     @property
     def admission(self) -> AdmissionApi:
         """Agents and users come in here."""
+        ...
+
+    @property
+    def automation(self) -> AutomationApi:
+        """Policies come in here."""
         ...
 
     @property

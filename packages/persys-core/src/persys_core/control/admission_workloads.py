@@ -1,19 +1,20 @@
 """Admission of workloads: apply, delete, retry. Each a compare-and-swap that any replica may do.
 
-Decided here: what a request changes in the records. A placement that succeeds is part of the same
-commit; one that does not leaves the wish stored and explained. The agent is never called from
-here (architecture §5): the reconciler is nudged by the change itself.
+Decided here: what a request changes in the records; of an apply that is ``control.apply_decision``.
+A placement that succeeds is part of the same commit; one that does not leaves the wish stored and
+explained. The agent is never called from here (architecture §5): the reconciler is nudged by the
+change itself.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from datetime import datetime
 
 from attrs import evolve, frozen
 
 from persys_core.control.answers import ApplyAnswer, ApplyOutcomeKind, DeleteAnswer
+from persys_core.control.apply_decision import ApplyRules, check_apply
 from persys_core.control.committer import Committer
 from persys_core.control.events import EventPublisher
 from persys_core.control.node_views import NodeViews
@@ -21,11 +22,9 @@ from persys_core.control.placing import Placing
 from persys_core.control.reads import Reads
 from persys_core.control.requests import ApplyWorkload
 from persys_core.control.view import ClusterView
-from persys_core.model.constraints import constraint_errors
-from persys_core.model.errors import FieldError, InvalidInputError, NotFoundError, RefusedError
+from persys_core.model.errors import NotFoundError, RefusedError
 from persys_core.model.event import EventType
-from persys_core.model.ids import WorkloadId, is_valid_id
-from persys_core.model.spec import spec_revision
+from persys_core.model.ids import WorkloadId
 from persys_core.model.states import DesiredState
 from persys_core.model.workload import Assignment, StatusRecord, Workload
 from persys_core.nodes.liveness import NodeCondition
@@ -48,20 +47,16 @@ class WorkloadAdmission:
     _committer: Committer
     _placing: Placing
     _node_views: NodeViews
+    _rules: ApplyRules
     _events: EventPublisher
     _clock: Clock
-    _rng: random.Random
     _require_writable: Callable[[], None]
 
     async def apply(self, request: ApplyWorkload) -> ApplyAnswer:
         """Create or change a workload; see ``AdmissionApi.apply_workload``."""
         self._require_writable()
-        _validate(request)
-        await self._reads.through(
-            Key.workload(request.workload_id),
-            Key.status(request.workload_id),
-            Key.assignment(request.workload_id),
-        )
+        check_apply(request)
+        await self._reads.before_apply(request.workload_id, request.expected_revision)
         answer = await self._committer.transact(lambda: self._decide_apply(request))
         self._publish_apply(request.workload_id, answer)
         return answer
@@ -89,97 +84,8 @@ class WorkloadAdmission:
     # Deciding
 
     def _decide_apply(self, request: ApplyWorkload) -> tuple[Transaction, ApplyAnswer]:
-        stored = self._view.workload(request.workload_id)
-        if stored is None:
-            return self._decide_create(request)
-        workload = stored.value
-        if workload.desired_state is DesiredState.DELETED:
-            raise RefusedError(
-                f'workload "{workload.id}" is being deleted; apply it again once it is gone'
-            )
-        changed = self._changed(workload, request)
-        if changed == workload:
-            return Transaction().expecting(Key.workload(workload.id), stored), ApplyAnswer(
-                ApplyOutcomeKind.UNCHANGED, workload.revision_id, self._node_of(workload.id)
-            )
-        return self._store_change(workload, changed)
-
-    def _decide_create(self, request: ApplyWorkload) -> tuple[Transaction, ApplyAnswer]:
-        if request.spec is None:
-            raise NotFoundError("workload", request.workload_id)
-        now = self._clock.now()
-        workload = Workload(
-            id=request.workload_id,
-            uid=f"{self._rng.getrandbits(64):016x}",
-            spec=request.spec,
-            revision_id=spec_revision(request.spec),
-            desired_state=request.desired_state or DesiredState.RUNNING,
-            created_at=now,
-            updated_at=now,
-            client_revision_id=request.client_revision_id,
-        )
-        tx = Transaction().put(Key.workload(workload.id), workload, None)
-        return self._placed(tx, workload, transitions.created(workload, now), created=True)
-
-    def _changed(self, workload: Workload, request: ApplyWorkload) -> Workload:
-        spec = request.spec if request.spec is not None else workload.spec
-        changed = evolve(
-            workload,
-            spec=spec,
-            revision_id=spec_revision(spec),
-            desired_state=request.desired_state or workload.desired_state,
-            client_revision_id=request.client_revision_id or workload.client_revision_id,
-        )
-        if changed == workload:
-            return workload
-        return evolve(changed, updated_at=self._clock.now())
-
-    def _store_change(
-        self, workload: Workload, changed: Workload
-    ) -> tuple[Transaction, ApplyAnswer]:
-        now = self._clock.now()
-        status = self._status_of(workload, now)
-        same_wish = (
-            changed.revision_id == workload.revision_id
-            and changed.desired_state is workload.desired_state
-        )
-        tx = Transaction().put(Key.workload(workload.id), changed, self._view.workload(workload.id))
-        if same_wish:
-            return tx, ApplyAnswer(
-                ApplyOutcomeKind.UNCHANGED, changed.revision_id, self._node_of(workload.id)
-            )
-        if changed.revision_id != workload.revision_id:
-            status = transitions.spec_changed(status, changed, now)
-        else:
-            status = transitions.desired_state_changed(status, changed, now)
-        kind_changed = changed.revision_id == workload.revision_id
-        return self._placed(tx, changed, status, created=False, only_desired=kind_changed)
-
-    def _placed(
-        self,
-        tx: Transaction,
-        workload: Workload,
-        status: StatusRecord,
-        *,
-        created: bool,
-        only_desired: bool = False,
-    ) -> tuple[Transaction, ApplyAnswer]:
-        """Place the workload if it is to run and has no share yet, all in the same commit."""
-        outcome = (
-            ApplyOutcomeKind.CREATED
-            if created
-            else ApplyOutcomeKind.DESIRED_STATE_CHANGED
-            if only_desired
-            else ApplyOutcomeKind.UPDATED
-        )
-        explanation = None
-        if outlook_of(workload, status) is Outlook.RUN:
-            tx, status, explanation = self._placing.into(tx, workload, status)
-        tx = tx.put(Key.status(workload.id), status, self._view.status(workload.id))
-        tx = tx.expecting(Key.assignment(workload.id), self._view.assignment(workload.id))
-        assigned = tx.pending(Key.assignment(workload.id))
-        node_id = getattr(assigned, "node_id", "") or self._node_of(workload.id)
-        return tx, ApplyAnswer(outcome, workload.revision_id, node_id, explanation)
+        decision = self._rules.decide(request)
+        return decision.tx, decision.answer
 
     def _decide_delete(
         self, workload_id: WorkloadId, force: bool
@@ -301,22 +207,3 @@ class WorkloadAdmission:
         self._events.publish(
             kind, workload_id=workload_id, node_id=self._node_of(workload_id), reason=reason
         )
-
-
-def _validate(request: ApplyWorkload) -> None:
-    errors = []
-    if not is_valid_id(request.workload_id):
-        errors.append(
-            FieldError(
-                "workload_id",
-                "must be 1 to 253 characters of A-Z a-z 0-9 . _ - and start with a letter or digit",
-            )
-        )
-    if request.spec is None and request.desired_state is None:
-        errors.append(FieldError("spec", "is required, or desired_state to change that alone"))
-    if request.desired_state is DesiredState.DELETED:
-        errors.append(FieldError("desired_state", "use DeleteWorkload to delete"))
-    if request.spec is not None:
-        errors.extend(constraint_errors(request.spec.metadata))
-    if errors:
-        raise InvalidInputError(errors)

@@ -11,6 +11,7 @@ from attrs import field, frozen
 from persys_core.model.ids import NodeId, RevisionId, StoreRevision, WorkloadId
 from persys_core.model.node import Node
 from persys_core.model.resources import Resources
+from persys_core.model.spec_changes import SpecChange
 from persys_core.model.states import NodeStatus, OperatingMode
 from persys_core.model.usage import NodeUsage, WorkloadUsage
 from persys_core.model.workload import Assignment, StatusRecord, Workload
@@ -19,6 +20,7 @@ from persys_core.placement.explain import Explanation
 __all__ = [
     "ApplyAnswer",
     "ApplyOutcomeKind",
+    "AutomationDecision",
     "ClusterSummary",
     "DeleteAnswer",
     "DrainBlocker",
@@ -26,6 +28,7 @@ __all__ = [
     "Freshness",
     "HeartbeatAnswer",
     "NodeView",
+    "Plan",
     "RegisterAnswer",
     "WorkloadView",
 ]
@@ -71,6 +74,37 @@ class ApplyAnswer:
     revision_id: RevisionId
     node_id: NodeId = ""
     explanation: Explanation | None = None
+
+
+@frozen
+class Plan:
+    """What an apply would do now; nothing of it is stored or held.
+
+    ``expected_revision`` in the apply makes it hold for exactly what was looked at: the revision of
+    the workload's record, 0 where there is none. ``store_revision`` is that of the whole view.
+    ``changes`` are field by field, secrets masked. ``requested`` is what placement counts.
+    """
+
+    outcome: ApplyOutcomeKind
+    revision_id: RevisionId
+    node_id: NodeId
+    explanation: Explanation
+    changes: tuple[SpecChange, ...]
+    requested: Resources
+    expected_revision: StoreRevision
+    store_revision: StoreRevision
+
+
+@frozen
+class AutomationDecision:
+    """What became of a suggestion. ``decision`` is ``accepted`` or ``rejected``, ``applied_action``
+    what was done (empty where nothing was), ``reason`` a text for people."""
+
+    accepted: bool
+    decision: str
+    reason: str
+    applied_action: str
+    decided_at: datetime
 
 
 @frozen

@@ -12,17 +12,20 @@ from typing import Protocol
 
 from persys_core.control.answers import (
     ApplyAnswer,
+    AutomationDecision,
     ClusterSummary,
     DeleteAnswer,
     DrainProgress,
     Freshness,
     HeartbeatAnswer,
     NodeView,
+    Plan,
     RegisterAnswer,
     WorkloadView,
 )
 from persys_core.control.requests import (
     ApplyWorkload,
+    AutomationSuggestion,
     DrainNode,
     Heartbeat,
     NodeIntentChange,
@@ -33,7 +36,7 @@ from persys_core.control.requests import (
 from persys_core.model.ids import NodeId, StoreRevision, WorkloadId
 from persys_core.placement.explain import Explanation
 
-__all__ = ["AdmissionApi", "NodeOperationsApi", "QueriesApi"]
+__all__ = ["AdmissionApi", "AutomationApi", "NodeOperationsApi", "QueriesApi"]
 
 
 class AdmissionApi(Protocol):
@@ -49,7 +52,7 @@ class AdmissionApi(Protocol):
 
     async def apply_workload(self, request: ApplyWorkload) -> ApplyAnswer:
         """Store a wish and place it if possible. FrozenError, NotFoundError, InvalidInputError,
-        RefusedError (the workload is being deleted)."""
+        RefusedError (the workload is being deleted, or is not at the expected revision)."""
         ...
 
     async def delete_workload(self, workload_id: WorkloadId, *, force: bool) -> DeleteAnswer:
@@ -58,6 +61,15 @@ class AdmissionApi(Protocol):
 
     async def retry_workload(self, workload_id: WorkloadId) -> None:
         """Forget old failures and try again now."""
+        ...
+
+
+class AutomationApi(Protocol):
+    """What policies suggest."""
+
+    async def submit(self, suggestion: AutomationSuggestion) -> AutomationDecision:
+        """Carry out a suggestion once, or reject it with a reason; a repeated one is answered with
+        the first decision. Frozen: rejected, not an error. InvalidInputError."""
         ...
 
 
@@ -133,4 +145,11 @@ class QueriesApi(Protocol):
 
     async def explain(self, workload_id: WorkloadId, *, max_examples: int = 3) -> Explanation:
         """Why the workload stands where it stands, and what happens next; NotFoundError."""
+        ...
+
+    async def plan(
+        self, request: ApplyWorkload, *, max_examples: int = 3, at_least: StoreRevision = 0
+    ) -> tuple[Plan, Freshness]:
+        """What ``apply_workload`` would do with ``request`` now. Stores nothing, and raises what
+        the apply would raise."""
         ...

@@ -44,6 +44,11 @@ class Placing:
     _clock: Clock
     _observer: Observer
 
+    def without_holding(self) -> Placing:
+        """The same, for looking: what it places is not held, so that the next look finds no trace
+        of this one."""
+        return evolve(self, reservations=Reservations())
+
     def into(
         self, tx: Transaction, workload: Workload, status: StatusRecord
     ) -> tuple[Transaction, StatusRecord, Explanation | None]:

@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 
 from attrs import evolve, frozen
 
-from persys_core.control.answers import ClusterSummary, Freshness, NodeView, WorkloadView
+from persys_core.control.answers import ClusterSummary, Freshness, NodeView, Plan, WorkloadView
 from persys_core.control.config import SchedulerConfig, SchedulerPorts
 from persys_core.control.explaining import Explaining
 from persys_core.control.mode_supervisor import ModeSupervisor
 from persys_core.control.node_views import NodeViews
+from persys_core.control.planning import Planning
 from persys_core.control.reads import Reads
+from persys_core.control.requests import ApplyWorkload
 from persys_core.control.view import ClusterView
 from persys_core.model.errors import NotFoundError
 from persys_core.model.ids import NodeId, StoreRevision, WorkloadId
@@ -33,6 +35,7 @@ class Queries:
     _reads: Reads
     _node_views: NodeViews
     _explaining: Explaining
+    _planning: Planning
     _modes: ModeSupervisor
     _ports: SchedulerPorts
     _config: SchedulerConfig
@@ -103,6 +106,15 @@ class Queries:
         )
         view = self._workload(workload_id)
         return self._explaining.explain(view.workload, view.status, view.assignment, max_examples)
+
+    async def plan(
+        self, request: ApplyWorkload, *, max_examples: int = 3, at_least: StoreRevision = 0
+    ) -> tuple[Plan, Freshness]:
+        """What an apply would do now; refused while an apply would be."""
+        self._modes.require_writable()
+        freshness = await self._fresh(at_least)
+        await self._reads.before_apply(request.workload_id, request.expected_revision)
+        return self._planning.plan(request, max_examples), freshness
 
     async def _fresh(self, at_least: StoreRevision) -> Freshness:
         await self._reads.reach(at_least, self._config.api_timeout)

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from persys_core.control.answers import Freshness
 from persys_core.control.view import ClusterView
-from persys_core.model.ids import StoreRevision
+from persys_core.model.ids import StoreRevision, WorkloadId
 from persys_core.ports.clock import Clock
 from persys_core.ports.cluster_store import ClusterStore, Key, StoreUnavailableError
 
@@ -48,6 +48,22 @@ class Reads:
         current = await self._store.get(keys)
         revision = max((found.revision for found in current.values() if found), default=0)
         self._view.refresh(revision, {key: found for key, found in current.items() if found})
+
+    async def before_apply(self, workload_id: WorkloadId, expected: StoreRevision | None) -> None:
+        """Read what an apply decides on, as ``through`` does.
+
+        A revision that the caller expects is compared with the store's word and not with what this
+        replica has heard so far: it may have been planned at another replica.
+        """
+        keys = (Key.workload(workload_id), Key.status(workload_id), Key.assignment(workload_id))
+        if expected is None:
+            return await self.through(*keys)
+        before = {key: self._view.get(key) for key in keys}
+        for key, found in (await self._store.get(keys)).items():
+            known = before[key]
+            # What was known and is gone was removed at some revision after the known one.
+            self._view.refresh(known.revision + 1 if known else 0, {key: found})
+        return None
 
     async def reach(self, at_least: StoreRevision, timeout: timedelta) -> None:
         """Wait until the view has seen ``at_least``; StoreUnavailableError after ``timeout``."""

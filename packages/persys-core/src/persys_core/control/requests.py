@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from enum import StrEnum
 
 from attrs import field, frozen
 
-from persys_core.model.ids import NodeId, WorkloadId
+from persys_core.model.ids import NodeId, StoreRevision, WorkloadId
 from persys_core.model.mappings import text_map
 from persys_core.model.node import StoragePool
 from persys_core.model.observation import AgentReport
@@ -18,6 +19,8 @@ from persys_core.model.usage import NodeUsage, WorkloadUsage
 
 __all__ = [
     "ApplyWorkload",
+    "AutomationAction",
+    "AutomationSuggestion",
     "DrainNode",
     "Heartbeat",
     "NodeIntentChange",
@@ -65,12 +68,43 @@ class ApplyWorkload:
     """Create or change a workload. ``spec`` ``None`` changes the desired state only (§2.6).
 
     ``desired_state`` ``None`` keeps the stored one, and is Running for a new workload.
+    ``expected_revision`` is the store revision that the workload's record must have for anything to
+    be done, 0 where there must be no such record; ``None`` compares nothing.
     """
 
     workload_id: WorkloadId
     spec: WorkloadSpec | None = None
     desired_state: DesiredState | None = None
     client_revision_id: str = ""
+    expected_revision: StoreRevision | None = None
+
+
+class AutomationAction(StrEnum):
+    """What a policy may suggest for a workload; the words are those of the answers."""
+
+    SET_DESIRED_STATE = "set_desired_state"
+    RETRY_WORKLOAD = "retry_workload"
+    DELETE_WORKLOAD = "delete_workload"
+    SCALE_REPLICAS = "scale_replicas"
+    UNSUPPORTED = "unsupported"
+    """An action that this release does not know."""
+
+
+@frozen
+class AutomationSuggestion:
+    """What a policy would do with a workload, and why.
+
+    Suggestions with one ``suggestion_id`` are one suggestion. ``desired_state`` belongs to
+    ``SET_DESIRED_STATE``.
+    """
+
+    target: WorkloadId
+    action: AutomationAction
+    suggestion_id: str = ""
+    policy_id: str = ""
+    policy_name: str = ""
+    desired_state: DesiredState | None = None
+    reason: str = ""
 
 
 @frozen

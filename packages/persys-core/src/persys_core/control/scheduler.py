@@ -19,6 +19,8 @@ from persys_core.control.admission import Admission
 from persys_core.control.admission_nodes import NodeAdmission
 from persys_core.control.admission_workloads import WorkloadAdmission
 from persys_core.control.agent_calls import NodeReach
+from persys_core.control.apply_decision import ApplyRules
+from persys_core.control.automation import Automation
 from persys_core.control.committer import Committer
 from persys_core.control.config import SchedulerConfig, SchedulerPorts
 from persys_core.control.events import EventPublisher
@@ -34,6 +36,7 @@ from persys_core.control.node_views import NodeViews
 from persys_core.control.observations import Observations
 from persys_core.control.pending import Pending
 from persys_core.control.placing import Placing
+from persys_core.control.planning import Planning
 from persys_core.control.queries import Queries
 from persys_core.control.reads import Reads
 from persys_core.control.view import ClusterView
@@ -158,12 +161,15 @@ class Scheduler:
             self.committer,
             self.placing,
             self.node_views,
+            ApplyRules(self.view, self.placing, self.ports.clock, self._token),
             self.publisher,
             self.ports.clock,
-            self.ports.rng,
             self.modes.require_writable,
         )
         self.admission = Admission(nodes, workloads)
+        self.automation = Automation(
+            workloads, self.publisher, self.ports.clock, self.modes.require_writable
+        )
         self.nodes = NodeOperations(
             self.view,
             self.reads,
@@ -174,11 +180,13 @@ class Scheduler:
             self.ports.clock,
             self.modes.require_writable,
         )
+        explaining = Explaining(self.view, self.placing, self.node_views, self.ports.clock)
         self.queries = Queries(
             self.view,
             self.reads,
             self.node_views,
-            Explaining(self.view, self.placing, self.node_views, self.ports.clock),
+            explaining,
+            Planning(self.view, self.placing, explaining, self.ports.clock),
             self.modes,
             self.ports,
             self.config,

@@ -51,6 +51,8 @@ class EventType(StrEnum):
     WORKLOAD_COMPLETED = "WorkloadCompleted"
     WORKLOAD_UNSCHEDULABLE = "WorkloadUnschedulable"
     WORKLOAD_DELETED = "WorkloadDeleted"
+    AUTOMATION_APPLIED = "AutomationApplied"
+    AUTOMATION_REJECTED = "AutomationRejected"
     MASS_NODE_LOSS = "MassNodeLoss"
     EVENTS_LOST = "EventsLost"
     STORE_REWOUND = "StoreRewound"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from persys_core.control.api import AdmissionApi, NodeOperationsApi, QueriesApi
+from persys_core.control.api import AdmissionApi, AutomationApi, NodeOperationsApi, QueriesApi
 from persys_core.ports.clock import Clock
 from persys_core.ports.events import EventLog
 from persys_server.grpc.service.agents import AgentRpcs
+from persys_server.grpc.service.automation import AutomationRpcs
 from persys_server.grpc.service.events import EventRpcs
 from persys_server.grpc.service.later import LaterRpcs
 from persys_server.grpc.service.operations import OperationRpcs
@@ -16,13 +17,16 @@ from persys_server.phase import PhaseSwitch
 __all__ = ["ControlServicer"]
 
 
-class ControlServicer(AgentRpcs, WorkloadRpcs, ViewRpcs, EventRpcs, OperationRpcs, LaterRpcs):
+class ControlServicer(
+    AgentRpcs, WorkloadRpcs, AutomationRpcs, ViewRpcs, EventRpcs, OperationRpcs, LaterRpcs
+):
     """Every RPC of the contract; errors are turned into status codes by the boundary."""
 
     def __init__(
         self,
         *,
         admission: AdmissionApi,
+        automation: AutomationApi,
         queries: QueriesApi,
         nodes: NodeOperationsApi,
         events: EventLog,
@@ -30,6 +34,7 @@ class ControlServicer(AgentRpcs, WorkloadRpcs, ViewRpcs, EventRpcs, OperationRpc
         phase: PhaseSwitch,
     ) -> None:
         self.admission = admission
+        self.automation = automation
         self.queries = queries
         self.nodes = nodes
         self.events = events

@@ -1,4 +1,4 @@
-"""Requests about workloads: apply, delete, retry, read and explain.
+"""Requests about workloads: apply, plan, delete, retry, read and explain.
 
 Decided here: what makes a specification acceptable, and which defaults it gets, so that leaving a
 field out and writing its default are the same wish (field report A02).
@@ -25,7 +25,15 @@ from persys_server.grpc.mapping.limits import MAX_METADATA, MAX_SPEC_BYTES, MAX_
 from persys_server.grpc.mapping.vm_in import vm_resources, vm_spec
 from persys_server.grpc.mapping.vm_payload import PAYLOAD_KEY, payload_spec
 
-__all__ = ["ReadOne", "apply_workload", "explain_request", "named_workload", "read_workload"]
+__all__ = [
+    "PlanOne",
+    "ReadOne",
+    "apply_workload",
+    "explain_request",
+    "named_workload",
+    "plan_request",
+    "read_workload",
+]
 
 _ARMS = {
     WorkloadType.CONTAINER: "container",
@@ -36,6 +44,7 @@ _ARMS = {
 _KINDS = {str(kind): kind for kind in WorkloadType}
 _MAX_EXAMPLES = 100
 _DEFAULT_EXAMPLES = 3
+_MAX_REVISION = 2**63 - 1
 _NOTHING = ContainerSpec(image="")
 """Stands for a body that cannot be read; the request is refused before anyone sees it."""
 
@@ -49,23 +58,50 @@ class ReadOne:
     max_examples: int = _DEFAULT_EXAMPLES
 
 
+@frozen
+class PlanOne:
+    """An apply to plan, seen at least as new as a store revision."""
+
+    wish: ApplyWorkload
+    at_least: StoreRevision = 0
+    max_examples: int = _DEFAULT_EXAMPLES
+
+
 def apply_workload(message: pb.ApplyWorkloadRequest) -> ApplyWorkload:
     """The wish in ``message``; raises ``InvalidInputError`` that names every wrong field.
 
     Without ``spec`` only the desired state changes (decisions, 2.6), so that is needed then.
     """
     fields = Fields()
+    request = _wish(fields, message)
+    fields.finish()
+    return request
+
+
+def plan_request(message: pb.PlanWorkloadRequest) -> PlanOne:
+    """Which apply to plan, with how many examples per reason."""
+    fields = Fields()
+    fields.amount("min_revision", message.min_revision, _MAX_REVISION, "")
+    fields.amount("max_examples", message.max_examples, _MAX_EXAMPLES, "nodes")
+    wish = _wish(fields.inside("apply"), message.apply)
+    fields.finish()
+    return PlanOne(wish, message.min_revision, message.max_examples or _DEFAULT_EXAMPLES)
+
+
+def _wish(fields: Fields, message: pb.ApplyWorkloadRequest) -> ApplyWorkload:
     has_spec = message.HasField("spec")
     identify = fields.new_id if has_spec else fields.existing_id
+    expected = message.expected_revision if message.HasField("expected_revision") else None
     request = ApplyWorkload(
         workload_id=identify("workload_id", message.workload_id),
         spec=_spec(fields.inside("spec"), message.spec) if has_spec else None,
         desired_state=desired_state_of(fields, message.desired_state),
         client_revision_id=fields.text("revision_id", message.revision_id, at_most=253),
+        expected_revision=expected,
     )
+    fields.amount("expected_revision", expected or 0, _MAX_REVISION, "")
     if not has_spec and not message.desired_state.strip():
         fields.add("spec", "spec or desired_state is required")
-    fields.finish()
     return request
 
 

@@ -18,8 +18,6 @@ _DISKS = "standalone disks are not in this release; use managed_volumes in a wor
 _BUCKETS = "buckets in Ceph RGW are not in this release; use the S3 API of your gateway"
 
 LATER: Mapping[str, str] = {
-    "SubmitAutomationSuggestion": "will carry out suggestions of automation; until then call"
-    " ApplyWorkload, RetryWorkload or DeleteWorkload",
     "ControlStream": "is not served; call RegisterNode, Heartbeat, ApplyWorkload and"
     " DeleteWorkload, which carry the same messages",
     "CreateDisk": _DISKS,
@@ -32,8 +30,6 @@ LATER: Mapping[str, str] = {
     "DeleteBucket": _BUCKETS,
     "GetBucketAccess": _BUCKETS,
     "ListBucketObjects": _BUCKETS,
-    "PlanWorkload": "will say what ApplyWorkload would do; until then apply with desired_state"
-    " Stopped and call ExplainWorkload",
     "RemoveNode": "will forget a node that is gone for good; until then CordonNode keeps work off"
     " it, and DeleteWorkload with force drops what it owes",
     "FenceNode": "will let exclusive volumes move away from a node; this release never moves them",

@@ -1,8 +1,9 @@
-"""What users wish of workloads: apply, delete, retry, and why.
+"""What users wish of workloads: apply, plan, delete, retry, and why.
 
 Decided here: that a wish which names an unknown workload, or one that is being deleted, is answered
 in the response and not by a status code. The contract has fields for it, and existing gateways
-take any status code for a broken scheduler (reference defect I1).
+take any status code for a broken scheduler (reference defect I1). A plan, which no older client
+asks for, is refused with status codes.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from persys_proto.control.v1 import control_pb2_grpc
 from persys_server.grpc.context import Context
 from persys_server.grpc.mapping import workloads_in
 from persys_server.grpc.mapping.explanation_out import explanation
+from persys_server.grpc.mapping.plans_out import plan_response
 from persys_server.grpc.mapping.workloads_out import apply_response
 from persys_server.grpc.service.waiting import caught_up
 from persys_server.observability.logging import request_secrets
@@ -23,7 +25,7 @@ __all__ = ["WorkloadRpcs"]
 
 
 class WorkloadRpcs(control_pb2_grpc.AgentControlServicer):
-    """ApplyWorkload, DeleteWorkload, RetryWorkload and ExplainWorkload."""
+    """ApplyWorkload, PlanWorkload, DeleteWorkload, RetryWorkload and ExplainWorkload."""
 
     admission: AdmissionApi
     queries: QueriesApi
@@ -41,6 +43,18 @@ class WorkloadRpcs(control_pb2_grpc.AgentControlServicer):
             return pb.ApplyWorkloadResponse(
                 success=False, failure_reason=pb.INVALID_SPEC, error_message=str(error)
             )
+
+    async def PlanWorkload(
+        self, request: pb.PlanWorkloadRequest, context: Context
+    ) -> pb.PlanWorkloadResponse:
+        """What ApplyWorkload would do; nothing is stored."""
+        asked = workloads_in.plan_request(request)
+        if asked.wish.spec is not None:
+            request_secrets.set(secret_values(asked.wish.spec))
+        reading = self.queries.plan(
+            asked.wish, max_examples=asked.max_examples, at_least=asked.at_least
+        )
+        return plan_response(*await caught_up(reading, asked.at_least, context))
 
     async def DeleteWorkload(
         self, request: pb.DeleteWorkloadRequest, context: Context
