@@ -36,14 +36,16 @@ def of_their_time(message: Message) -> bool:
     return True
 
 
-def wish(**fields: str) -> pb.ApplyWorkloadRequest:
+def wish(desired_state: str = "") -> pb.ApplyWorkloadRequest:
     """An apply as the command line of the field sends it."""
     spec = pb.WorkloadSpec(
         type="container",
         resources=pb.ResourceRequirements(cpu_millicores=100, memory_mb=64),
         container=pb.ContainerSpec(image="nginx:1.27", restart_policy="always"),
     )
-    request = pb.ApplyWorkloadRequest(workload_id="w", spec=spec, revision_id="rev-1", **fields)
+    request = pb.ApplyWorkloadRequest(
+        workload_id="w", spec=spec, revision_id="rev-1", desired_state=desired_state
+    )
     assert of_their_time(request)
     return request
 

@@ -50,6 +50,7 @@ class FakeScheduler(control_pb2_grpc.AgentControlServicer):
     nodes: dict[str, pb.NodeView] = field(default_factory=dict)
     events: list[pb.SchedulerEventView] = field(default_factory=list)
     explanations: dict[str, pb.Explanation] = field(default_factory=dict)
+    plans: dict[str, pb.PlanWorkloadResponse] = field(default_factory=dict)
     apply_answers: dict[str, pb.ApplyWorkloadResponse] = field(default_factory=dict)
     summary: pb.GetClusterSummaryResponse = field(default_factory=pb.GetClusterSummaryResponse)
     progress: dict[str, pb.GetDrainProgressResponse] = field(default_factory=dict)
@@ -76,6 +77,15 @@ class FakeScheduler(control_pb2_grpc.AgentControlServicer):
         await self._enter(request, context)
         answer = pb.ApplyWorkloadResponse(success=True, outcome="Created", revision_id="r1")
         return self.apply_answers.get(request.workload_id, answer)
+
+    async def PlanWorkload(
+        self, request: pb.PlanWorkloadRequest, context: Context
+    ) -> pb.PlanWorkloadResponse:
+        await self._enter(request, context)
+        name = request.apply.workload_id
+        if name not in self.plans:
+            await _abort(context, Refusal(grpc.StatusCode.FAILED_PRECONDITION, f"{name} is going"))
+        return self.plans[name]
 
     async def DeleteWorkload(
         self, request: pb.DeleteWorkloadRequest, context: Context

@@ -8,7 +8,7 @@ from typing import Any
 
 from persys_proto.control.v1 import control_pb2 as pb
 
-__all__ = ["apply", "compose", "container", "payload", "register", "vm"]
+__all__ = ["apply", "compose", "container", "payload", "register", "suggest", "vm"]
 
 YAML = "services:\n  web:\n    image: nginx\n"
 
@@ -41,6 +41,21 @@ def payload(values: object, kind: str = "vm") -> pb.WorkloadSpec:
 def apply(spec: pb.WorkloadSpec | None = None, **fields: Any) -> pb.ApplyWorkloadRequest:
     """A request to apply ``spec``."""
     return pb.ApplyWorkloadRequest(**({"workload_id": "w1", "spec": spec} | fields))
+
+
+def suggest(**fields: Any) -> pb.SubmitAutomationSuggestionRequest:
+    """A policy's suggestion to stop a workload."""
+    values: dict[str, Any] = {
+        "suggestion_id": "s1",
+        "policy_id": "p1",
+        "policy_name": "night",
+        "target_workload": "w1",
+        "action_type": pb.AUTOMATION_ACTION_SET_DESIRED_STATE,
+        "desired_state": "stop",
+        "reason": "idle",
+    }
+    suggestion = pb.AutomationSuggestion(**(values | fields))
+    return pb.SubmitAutomationSuggestionRequest(suggestion=suggestion)
 
 
 def register(**fields: Any) -> pb.RegisterNodeRequest:

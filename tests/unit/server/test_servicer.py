@@ -11,6 +11,7 @@ from attrs import evolve
 from grpc_health.v1 import health_pb2
 
 from persys_adapters.system_clock import SystemClock
+from persys_core.control.requests import AutomationAction, AutomationSuggestion
 from persys_core.model.errors import FrozenError, NotFoundError, RefusedError
 from persys_core.model.event import Event, EventType
 from persys_core.model.node import OperatorIntent, Taint
@@ -32,7 +33,7 @@ from tests.unit.server.fakes import (
     node_view,
     workload_view,
 )
-from tests.unit.server.messages import apply, container, register
+from tests.unit.server.messages import apply, container, register, suggest
 
 pytestmark = pytest.mark.asyncio
 
@@ -86,6 +87,71 @@ async def test_apply_workload() -> None:
         assert (answer.outcome, answer.revision_id) == ("Created", "rev")
         assert answer.explanation.verdict == "unschedulable"
         assert at.scheduler.asked[0].desired_state is DesiredState.STOPPED
+
+
+@pytest.mark.parametrize(("sent", "expected"), [({}, None), ({"expected_revision": 0}, 0),
+                                               ({"expected_revision": 7}, 7)])  # fmt: skip
+async def test_no_expected_revision_is_not_revision_zero(
+    sent: dict[str, int], expected: int | None
+) -> None:
+    """Absent compares nothing, as clients without the field mean it; zero means: not stored."""
+    async with loopback() as at:
+        await at.stub.ApplyWorkload(apply(container(), **sent))
+        assert at.scheduler.asked[0].expected_revision == expected
+
+
+async def test_plan_workload() -> None:
+    """The wish goes in as an apply would; outcome, changes and what to expect come back."""
+    async with loopback() as at:
+        request = pb.PlanWorkloadRequest(
+            apply=apply(container(), desired_state="stop"), max_examples=2, min_revision=40
+        )
+        answer = await at.stub.PlanWorkload(request)
+        wish, examples, at_least = at.scheduler.asked[0]
+        assert (wish.workload_id, wish.desired_state) == ("w1", DesiredState.STOPPED)
+        assert (examples, at_least) == (2, 40)
+        assert (answer.outcome, answer.revision_id, answer.node_id) == ("Updated", "rev", "n1")
+        assert (answer.expected_revision, answer.explanation.store_revision) == (41, 42)
+        assert [(each.field, each.old, each.new) for each in answer.changes] == [
+            ("spec.container.image", "a", "b")
+        ]
+        assert [(each.name, each.amount) for each in answer.requested] == [("cpu", 500)]
+        assert (answer.stale, answer.age_seconds) == (True, 3)
+
+
+async def test_a_refused_plan_is_a_status_code() -> None:
+    """No older client asks for plans, so the codes can say it."""
+    async with loopback(FakeScheduler(error=RefusedError("it is being deleted"))) as at:
+        request = pb.PlanWorkloadRequest(apply=apply(container()))
+        error = await refused(at.stub.PlanWorkload(request))
+        assert error.code() is grpc.StatusCode.FAILED_PRECONDITION
+
+
+async def test_suggestions_of_automation() -> None:
+    """The suggestion goes in with its policy; the decision comes back whole."""
+    async with loopback() as at:
+        answer = await at.stub.SubmitAutomationSuggestion(suggest())
+        assert at.scheduler.asked == [
+            AutomationSuggestion(
+                "w1", AutomationAction.SET_DESIRED_STATE, "s1", "p1", "night",
+                DesiredState.STOPPED, "idle",
+            )
+        ]  # fmt: skip
+        assert (answer.accepted, answer.decision, answer.reason) == (True, "accepted", "fine")
+        assert answer.applied_action == "set_desired_state"
+        assert answer.decided_at.ToSeconds() == int(NOW.timestamp())
+
+
+@pytest.mark.parametrize(("number", "action"), [
+    (2, AutomationAction.RETRY_WORKLOAD), (3, AutomationAction.DELETE_WORKLOAD),
+    (4, AutomationAction.SCALE_REPLICAS), (99, AutomationAction.UNSUPPORTED),
+])  # fmt: skip
+async def test_actions_of_automation(number: int, action: AutomationAction) -> None:
+    """Every action reaches the core; one that we do not know is the core's to reject."""
+    async with loopback() as at:
+        await at.stub.SubmitAutomationSuggestion(suggest(action_type=number))
+        assert at.scheduler.asked[0].action is action
+        assert at.scheduler.asked[0].desired_state is None
 
 
 async def test_delete_and_retry() -> None:
@@ -251,6 +317,20 @@ REFUSALS: list[tuple[str, Callable[[Loopback], Awaitable[object]], str]] = [
     ("event type", lambda at: at.stub.ListEvents(pb.ListEventsRequest(type="Nope")), "type"),
     ("explain", lambda at: at.stub.ExplainWorkload(
         pb.ExplainWorkloadRequest(workload_id="w", max_examples=-1)), "max_examples"),
+    ("plan", lambda at: at.stub.PlanWorkload(
+        pb.PlanWorkloadRequest(apply=apply(container(image="")))), "apply.spec.container.image"),
+    ("plan nothing", lambda at: at.stub.PlanWorkload(pb.PlanWorkloadRequest()),
+     "apply.workload_id"),
+    ("expected", lambda at: at.stub.ApplyWorkload(apply(container(), expected_revision=-1)),
+     "expected_revision"),
+    ("no suggestion", lambda at: at.stub.SubmitAutomationSuggestion(
+        pb.SubmitAutomationSuggestionRequest()), "suggestion is required"),
+    ("no target", lambda at: at.stub.SubmitAutomationSuggestion(suggest(target_workload=" ")),
+     "suggestion.target_workload"),
+    ("no action", lambda at: at.stub.SubmitAutomationSuggestion(suggest(action_type=0)),
+     "suggestion.action_type"),
+    ("no state", lambda at: at.stub.SubmitAutomationSuggestion(suggest(desired_state="")),
+     "suggestion.desired_state"),
     ("cordon", lambda at: at.stub.CordonNode(pb.CordonNodeRequest()), "node_id"),
     ("uncordon", lambda at: at.stub.UncordonNode(pb.UncordonNodeRequest()), "node_id"),
 ]  # fmt: skip

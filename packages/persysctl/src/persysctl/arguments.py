@@ -27,6 +27,7 @@ __all__ = [
     "kind_and_ids",
     "one_id",
     "option",
+    "plan_revision",
     "shared_options",
 ]
 
@@ -88,6 +89,13 @@ def filled(text: str) -> str:
     if not text.strip():
         raise argparse.ArgumentTypeError("is empty; give a value, or leave the option out")
     return text
+
+
+def plan_revision(text: str) -> int:
+    """The type of the option that holds an apply to a plan: a store revision, 0 for none."""
+    if not (text.isascii() and text.isdigit() and int(text) < 2**63):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a revision; `persysctl plan` prints it")
+    return int(text)
 
 
 def shared_options() -> CtlParser:

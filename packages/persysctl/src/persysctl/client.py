@@ -33,7 +33,10 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Client:
-    """The calls that commands make. Use as an async context manager."""
+    """The calls that commands make. Use as an async context manager.
+
+    Size: one method per call.
+    """
 
     def __init__(self, settings: ServerSettings, deadline: float) -> None:
         self._settings = settings
@@ -58,6 +61,13 @@ class Client:
     async def apply(self, request: pb.ApplyWorkloadRequest) -> pb.ApplyWorkloadResponse:
         """Store a wish."""
         return await self._ask(self._stub.ApplyWorkload, request)
+
+    async def plan(
+        self, request: pb.ApplyWorkloadRequest, max_examples: int
+    ) -> pb.PlanWorkloadResponse:
+        """What ``apply`` would do; nothing is stored."""
+        asked = pb.PlanWorkloadRequest(apply=request, max_examples=max_examples)
+        return await self._ask(self._stub.PlanWorkload, asked)
 
     async def delete(self, workload_id: str, *, force: bool) -> pb.DeleteWorkloadResponse:
         """Begin a deletion."""

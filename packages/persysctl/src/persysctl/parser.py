@@ -12,10 +12,12 @@ from persysctl.commands import (
     apply,
     delete,
     describe,
+    diff,
     events,
     explain,
     get,
     node,
+    plan,
     retry,
     start,
     stop,
@@ -31,6 +33,7 @@ __all__ = ["build_parser"]
 _EPILOG = """\
 examples:
   persysctl apply -f web.yaml --wait        create it and wait until it runs
+  persysctl plan -f web.yaml                what that would do, without doing it
   persysctl list workloads --status Pending what waits
   persysctl explain big                     why it waits, in numbers
   persysctl events --follow                 what happens, as it happens
@@ -39,14 +42,17 @@ examples:
 exit codes:
   0  done
   1  refused, not found, or the workload failed
-  2  not in time, still pending, or a drain is blocked (with --wait)
+  2  not in time, still pending, or a drain is blocked (with --wait);
+     plan: cannot be placed now
   3  wrong usage, wrong manifest, or no connection
   130  Ctrl-C
+  diff ends like diff(1): 0 no difference, 1 differences, 2 not everything could be compared
 
 Manifests are described in docs/manifests.md. NO_COLOR turns colours off.
 """
 _VERBS = (
-    apply, get, list_, describe, explain, events, summary, start, stop, retry, delete, node, version
+    apply, plan, diff, get, list_, describe, explain, events, summary, start, stop, retry, delete,
+    node, version,
 )  # fmt: skip
 
 

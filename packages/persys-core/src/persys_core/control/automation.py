@@ -47,6 +47,7 @@ _NO_REPLICAS = (
     " further workloads instead"
 )
 _UNSUPPORTED = "unsupported automation action type"
+_USED_ID = 'suggestion_id "{}" was used for another suggestion; give each one an id of its own'
 _ACCEPTED = {
     AutomationAction.SET_DESIRED_STATE: "desired state change accepted",
     AutomationAction.RETRY_WORKLOAD: "retry accepted",
@@ -88,20 +89,26 @@ class Automation:
         _validate(suggestion)
         async with self._one_at_a_time:
             known = self._known(suggestion)
-            if known is not None:
-                return known
-            try:
-                self._require_writable()
-                decision = await self._decide(suggestion)
-            except FrozenError as error:
-                # No decision about the suggestion: the same one may be accepted later.
-                decision = self._decision(str(error))
+            if known is not None and known.subject == _subject(suggestion):
+                return known.decision
+            if known is not None and suggestion.suggestion_id:
+                decision = self._decision(_USED_ID.format(suggestion.suggestion_id))
             else:
-                self._remember(suggestion, decision)
+                decision = await self._decided_now(suggestion)
             self._tell(suggestion, decision)
             return decision
 
     # Deciding
+
+    async def _decided_now(self, suggestion: AutomationSuggestion) -> AutomationDecision:
+        try:
+            self._require_writable()
+            decision = await self._decide(suggestion)
+        except FrozenError as error:
+            # No decision about the suggestion: the same one may be accepted later.
+            return self._decision(str(error))
+        self._remember(suggestion, decision)
+        return decision
 
     async def _decide(self, suggestion: AutomationSuggestion) -> AutomationDecision:
         try:
@@ -137,18 +144,9 @@ class Automation:
 
     # Remembering
 
-    def _known(self, suggestion: AutomationSuggestion) -> AutomationDecision | None:
+    def _known(self, suggestion: AutomationSuggestion) -> _Remembered | None:
         found = self._memory.get(_key(suggestion))
-        if found is None or found.until <= self._clock.now():
-            return None
-        if found.subject == _subject(suggestion):
-            return found.decision
-        if not suggestion.suggestion_id:
-            return None
-        return self._decision(
-            f'suggestion_id "{suggestion.suggestion_id}" was used for another suggestion; give each'
-            " one an id of its own"
-        )
+        return found if found is not None and found.until > self._clock.now() else None
 
     def _remember(self, suggestion: AutomationSuggestion, decision: AutomationDecision) -> None:
         lifetime = REMEMBERED_FOR if suggestion.suggestion_id else UNNAMED_REMEMBERED_FOR

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from persys_proto.control.v1 import control_pb2 as pb
-from persysctl.arguments import Verbs, add_wait_options, filled
+from persysctl.arguments import Verbs, add_wait_options, filled, plan_revision
 from persysctl.commands.seeing_through import see_through
 from persysctl.context import Context
-from persysctl.errors import RefusedError
+from persysctl.errors import RefusedError, UsageError
 from persysctl.exit_codes import ExitCode
 from persysctl.manifest import LoadedManifest, load_files
 from persysctl.output.structured import plain
@@ -42,11 +42,12 @@ def add(verbs: Verbs) -> None:
     parser = verbs.add(
         "apply",
         "Create or change the workloads that manifests describe.",
-        usage="-f FILE|DIR|- [--wait]",
+        usage="-f FILE|DIR|- [--plan-revision N] [--wait]",
         run=_run,
         examples=[
             "apply -f web.yaml",
             "apply -f web.yaml -f jobs/ --wait --timeout 2m",
+            "apply -f web.yaml --plan-revision 41   # as planned, or not at all",
             "cat web.yaml | persysctl apply -f -",
         ],
     )
@@ -60,11 +61,17 @@ def add(verbs: Verbs) -> None:
         metavar="FILE|DIR|-",
         help="manifests as YAML or JSON, one or more documents each; may be repeated",
     )
+    parser.add_argument(
+        "--plan-revision",
+        type=plan_revision,
+        metavar="N",
+        help="do it only over what `persysctl plan` saw: the revision that it printed",
+    )
     add_wait_options(parser, "all of them run, completed or are stopped as wished")
 
 
 async def _run(context: Context, args: argparse.Namespace) -> ExitCode:
-    manifests = load_files(args.files, context.stdin)
+    manifests = _over_plan(load_files(args.files, context.stdin), args.plan_revision)
     answers = [await _apply(context, manifest) for manifest in manifests]
     outcomes: dict[str, Outcome] = {}
     code = ExitCode.FAILED if any(answer.refusal for answer in answers) else ExitCode.DONE
@@ -74,6 +81,18 @@ async def _run(context: Context, args: argparse.Namespace) -> ExitCode:
         items = [_as_plain(answer, outcomes) for answer in answers]
         context.output.show({"items": items}, list)
     return code
+
+
+def _over_plan(manifests: list[LoadedManifest], revision: int | None) -> list[LoadedManifest]:
+    """The same, held to the revision of a plan; one plan is about one workload."""
+    if revision is None:
+        return manifests
+    if len(manifests) != 1:
+        raise UsageError(
+            f"--plan-revision is about one workload; {len(manifests)} are described here"
+        )
+    manifests[0].request.expected_revision = revision
+    return manifests
 
 
 async def _apply(context: Context, manifest: LoadedManifest) -> _Answer:

@@ -36,6 +36,8 @@ class Terminal:
 
     def write(self, *renderables: RenderableType) -> None:
         """Show them on standard output, without trailing blanks."""
+        if not renderables:
+            return
         buffer = StringIO()
         self._console(self.out, buffer).print(*renderables, sep="\n")
         lines = buffer.getvalue().splitlines()
