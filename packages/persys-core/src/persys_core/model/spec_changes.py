@@ -96,11 +96,13 @@ def _field(path: str, value: object, field: Attribute[Any]) -> Iterator[tuple[st
     match value:
         case Mapping():
             yield from _mapping(path, value)
-        case tuple() if value and has(type(value[0])):
+        case ():
+            return  # a list that is empty is a field that is not there
+        case tuple() if has(type(value[0])):
             for index, item in enumerate(value):
                 yield from _parts(f"{path}[{index}]", item)
         case tuple():
-            yield path, _Leaf(value, json.dumps(value) if value else "", not value)
+            yield path, _Leaf(value, json.dumps(value, ensure_ascii=False))
         case _ if has(type(value)):
             yield from _parts(path, value)
         case _:
