@@ -8,6 +8,7 @@ from persys_core.model.resources import Resources
 from persys_core.model.spec import (
     CloudInit,
     ComposeSpec,
+    ContainerSpec,
     PortMapping,
     VmSpec,
     WorkloadSpec,
@@ -50,6 +51,7 @@ def test_no_difference_shows_a_secret(one: Workload, two: Workload) -> None:
 def test_fields_are_named_as_the_contract_names_them() -> None:
     """Paths of the request, with the unit in the name; lists by index, maps by key."""
     old = container(cpu=500, env={"A": "1"}, metadata={"app": "shop"})
+    assert isinstance(old.body, ContainerSpec)
     body = evolve(old.body, command=("run", "it"), env={}, ports=(PortMapping(0, 80),))
     new = WorkloadSpec(
         old.type, Resources.of(cpu_millicores=700, memory_mb=128, disk_gb=2), body, {"app": "x"}
