@@ -67,6 +67,22 @@ async def test_drain_starts_replacements_first(clock: VirtualClock) -> None:
 
 
 @virtual_time()
+async def test_a_copy_that_does_not_run_is_not_kept_for_its_replacement(
+    clock: VirtualClock,
+) -> None:
+    """A workload whose image is missing leaves no copy behind that waits for a healthy one."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        await driver.apply("w", container("missing:1"))
+        await driver.wait(seconds=20)
+        driver.cluster.add_machine(machine("n2"))
+        await driver.wait(seconds=5)
+        await driver.cluster.api().nodes.drain(_drain())
+        await driver.wait(seconds=30)
+        assert await driver.node_of("w") == "n2"
+        assert not driver.cluster.api().view.all(Kind.TOMBSTONE)
+
+
+@virtual_time()
 async def test_drain_names_its_blockers_until_the_deadline(clock: VirtualClock) -> None:
     """D02: two move, one has no place: progress names it with its reason, the deadline is told,
     and it runs on; with force it is stopped, the system workload last."""

@@ -98,7 +98,7 @@ class Placing:
     ) -> tuple[Transaction, StatusRecord, Explanation]:
         """Move ``workload`` off a node that works, where another one takes it.
 
-        The old copy runs on until the new one is healthy, except where both would write to one
+        A running copy runs on until the new one is healthy, except where both would write to one
         exclusive volume. Without another node nothing changes, and the explanation says why.
         """
         assignment = self._view.assignment(workload.id)
@@ -117,7 +117,7 @@ class Placing:
             self._target(found, request),
             now,
             call=status.intent,
-            start_first=not is_exclusive(workload.spec),
+            start_first=_may_overlap(workload, status),
         )
         return tx, transitions.assigned(status, now), _explained(found)
 
@@ -330,3 +330,8 @@ def _about_others(found: Explanation) -> Explanation:
 
 
 _OF_THE_NODE_THAT_IS_LEFT = (ReasonCode.DRAINING, ReasonCode.CORDONED, ReasonCode.EXCLUDED)
+
+
+def _may_overlap(workload: Workload, status: StatusRecord) -> bool:
+    """Whether the old copy is worth keeping, and safe to keep, until the new one is healthy."""
+    return status.status is WorkloadStatus.RUNNING and not is_exclusive(workload.spec)

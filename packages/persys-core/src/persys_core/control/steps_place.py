@@ -10,6 +10,7 @@ from persys_core.nodes.leaving import Leaving
 from persys_core.nodes.liveness import NodeCondition
 from persys_core.placement import ledger
 from persys_core.placement.explain import Explanation, Verdict
+from persys_core.placement.ledger import Transaction
 from persys_core.ports.cluster_store import Key
 from persys_core.ports.observer import Metric
 from persys_core.reconcile import transitions
@@ -73,7 +74,7 @@ class PlaceSteps:
         if case.situation.leaving is Leaving.MUST:
             return await self._thrown_out(case)
         tx, status, explanation = self._term.placing.move_away(
-            case.transaction(), case.workload, case.status
+            self._ordered(case), case.workload, case.status
         )
         if explanation.verdict is not Verdict.PLACED:
             self._tell_blocked(case, explanation)
@@ -87,12 +88,17 @@ class PlaceSteps:
         """The deadline of a forced drain has passed: it goes, to another node or to none."""
         why = f"{self._why_left(case)}; its deadline has passed"
         tx, status, explanation = self._term.placing.relocate(
-            case.transaction(), case.workload, case.status, why
+            self._ordered(case), case.workload, case.status, why
         )
         tx = tx.put(Key.status(case.workload.id), status, case.stored_status)
         if await self._term.commit(tx):
             self._tell_moved(case, explanation, EventType.RELOCATED, why)
         return AGAIN
+
+    def _ordered(self, case: Case) -> Transaction:
+        """A transaction that loses if the operator took the order back meanwhile."""
+        node = self._term.view.node(case.node_id)
+        return case.transaction().expecting(Key.node(case.node_id), node)
 
     def _tell_blocked(self, case: Case, explanation: Explanation) -> None:
         """Once per reason, not once per look (reference defect J11)."""

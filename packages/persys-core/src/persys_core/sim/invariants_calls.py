@@ -14,7 +14,7 @@ from attrs import evolve, frozen
 
 from persys_core.control.scheduler import ELECTION
 from persys_core.model.ids import NodeId, RevisionId, WorkloadId
-from persys_core.model.states import DesiredState, WorkloadStatus
+from persys_core.model.states import DesiredState, TaintEffect, WorkloadStatus
 from persys_core.model.workload import (
     Assignment,
     FailureKind,
@@ -238,6 +238,7 @@ def _grave_without_cause(scene: Scene, step: Step, grave: Tombstone) -> Iterator
         by_user
         or is_lost(scene, grave.node_id, step.at)
         or _was_lost_just_now(scene, grave.node_id, step.at)
+        or _is_to_be_left(scene, grave.node_id)
         or _had_ended(step, grave)
         or _failed_there(step, grave)
     )
@@ -254,6 +255,15 @@ def is_lost(scene: Scene, node_id: NodeId, now: datetime) -> bool:
     """Whether the node was silent for the whole grace, so that its work may move."""
     expired = scene.liveness.expired_since(node_id)
     return expired is not None and now >= lost_at(expired, scene.config.liveness)
+
+
+def _is_to_be_left(scene: Scene, node_id: NodeId) -> bool:
+    """Whether an operator's word has work leave the node: a drain, or a NoExecute taint."""
+    node = scene.mirror.node(node_id)
+    if node is None:
+        return False
+    evicts = any(taint.effect is TaintEffect.NO_EXECUTE for taint in node.intent.taints)
+    return node.intent.draining or evicts
 
 
 def _was_lost_just_now(scene: Scene, node_id: NodeId, now: datetime) -> bool:

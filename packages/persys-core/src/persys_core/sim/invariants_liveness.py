@@ -59,9 +59,21 @@ def unsettled(scene: Scene) -> Iterator[Unsettled]:
         elif what := _difference(scene, feasible, workload, status, assignment):
             yield Unsettled(workload.id, node_id, what, _busy_until(scene, workload, status))
     for grave in scene.mirror.values(Kind.TOMBSTONE, Tombstone):
+        if _keeps_the_healthy_copy(scene, grave):
+            continue
         yield Unsettled(
             grave.workload_id, grave.node_id, "owed delete is not done", _grave_until(scene, grave)
         )
+
+
+def _keeps_the_healthy_copy(scene: Scene, grave: Tombstone) -> bool:
+    """A start-first move: the old copy stays until the new one runs, which is judged by itself."""
+    workload = scene.mirror.workload(grave.workload_id)
+    status = scene.mirror.status(grave.workload_id)
+    if not grave.after_healthy or workload is None or status is None or workload.uid != grave.uid:
+        return False
+    runs = status.status is WorkloadStatus.RUNNING
+    return not runs and outlook_of(workload, status) is Outlook.RUN
 
 
 def may_end(workload: Workload, status: StatusRecord) -> bool:

@@ -15,7 +15,12 @@ from typing import Any
 from attrs import define, field
 
 from persys_core.control.answers import ApplyOutcomeKind
-from persys_core.control.requests import ApplyWorkload, NodeIntentChange
+from persys_core.control.requests import (
+    ApplyWorkload,
+    DrainNode,
+    NodeIntentChange,
+    NodeTaintChange,
+)
 from persys_core.model.errors import (
     FrozenError,
     InvalidInputError,
@@ -25,7 +30,7 @@ from persys_core.model.errors import (
 )
 from persys_core.model.ids import NodeId, WorkloadId
 from persys_core.model.spec import WorkloadSpec, spec_revision
-from persys_core.model.states import DesiredState
+from persys_core.model.states import DesiredState, TaintEffect
 from persys_core.sim import workloads
 from persys_core.sim.front_door import FrontDoor
 from persys_core.sim.history import History
@@ -36,7 +41,7 @@ from persys_core.sim.wishes import ABSENT, Wish, Wishes
 __all__ = ["People"]
 
 _NO_EFFECT = (FrozenError, InvalidInputError, NotFoundError, RefusedError)
-_Deed = Callable[[], Awaitable[None]]
+_Deed = Callable[[], Awaitable[object]]
 
 
 @define(eq=False)
@@ -186,7 +191,14 @@ class People:
         nodes = [node for node in self.nodes() if node not in self._busy]
         if not nodes:
             return None
-        return self._cordon(self.rng.choice(nodes), cordoned=self.rng.random() < 0.4)
+        node_id, dice = self.rng.choice(nodes), self.rng.random()
+        if dice < 0.4:
+            return self._cordon(node_id, cordoned=self.rng.random() < 0.4)
+        if dice < 0.55:
+            return self._drain(node_id)
+        if dice < 0.8:
+            return self._undrain(node_id)
+        return self._taint(node_id, tainted=self.rng.random() < 0.4)
 
     async def _cordon(self, node_id: NodeId, *, cordoned: bool) -> None:
         before = self.wishes.may_cordon(node_id, cordoned)
@@ -201,10 +213,45 @@ class People:
 
         await self._ask(node_id, send, lambda: self.wishes.set_cordon(node_id, before))
 
+    async def _drain(self, node_id: NodeId) -> None:
+        deadline = timedelta(seconds=60) if self.rng.random() < 0.5 else None
+        force = deadline is not None and self.rng.random() < 0.5
+        order = DrainNode(NodeIntentChange(node_id, "simulated"), deadline, force)
+        self._note(node_id, f"is drained, {'by force' if force else 'gently'}")
+        await self._ask(
+            node_id, lambda: self.door.call(lambda s: s.nodes.drain(order)), lambda: None
+        )
+
+    async def _undrain(self, node_id: NodeId) -> None:
+        """Ends a cordon too."""
+        before = self.wishes.may_cordon(node_id, False)
+        change = NodeIntentChange(node_id, "simulated")
+        self._note(node_id, "is returned to service")
+
+        async def send() -> None:
+            await self.door.call(lambda s: s.nodes.undrain(change))
+            self.wishes.set_cordon(node_id, frozenset({False}))
+
+        await self._ask(node_id, send, lambda: self.wishes.set_cordon(node_id, before))
+
+    async def _taint(self, node_id: NodeId, *, tainted: bool) -> None:
+        mark = NodeTaintChange(
+            NodeIntentChange(node_id, "simulated"), "broken", effect=TaintEffect.NO_EXECUTE
+        )
+        self._note(node_id, "is tainted NoExecute" if tainted else "is not tainted any more")
+        await self._ask(
+            node_id,
+            lambda: self.door.call(
+                lambda s: s.nodes.taint(mark) if tainted else s.nodes.untaint(mark)
+            ),
+            lambda: None,
+        )
+
     async def uncordon_all(self) -> None:
         """Return every node to service; repeated until it is answered."""
         for node_id in self.nodes():
-            await self._cordon(node_id, cordoned=False)
+            await self._undrain(node_id)
+            await self._taint(node_id, tainted=False)
 
     async def give_up(self, workload_ids: list[WorkloadId]) -> None:
         """Delete these, one after the other."""
