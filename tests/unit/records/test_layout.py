@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 
 from persys_adapters.records.layout import PREFIXES, key_at, path_of
+from persys_core.model.drift import DriftType
 from persys_core.ports.cluster_store import Key
 from persys_core.testing.strategies import Entry, entries
 
@@ -28,6 +29,8 @@ def test_a_path_leads_back(entry: Entry) -> None:
         (Key.assignment("w1"), "/assignments/w1"),
         (Key.allocation("n1"), "/persys/allocations/n1"),
         (Key.tombstone("n1", "w1"), "/persys/tombstones/n1/w1"),
+        (Key.drift("n1", "w/1", DriftType.STATE_MISMATCH), "/drifts/n1/w_1/state_mismatch"),
+        (Key.drift("n1", "", DriftType.ORPHAN_ON_AGENT), "/drifts/n1/_unknown/orphan_on_agent"),
         (Key.marker(), "/persys/cluster"),
         (Key.ledger(), "/persys/ledger"),
         (Key.leader("shard-0"), "/persys/scheduler/leader/shard-0"),

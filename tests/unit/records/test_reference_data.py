@@ -10,6 +10,7 @@ from persys_adapters.records.codec import Decoded, UnreadableRecordError, decode
 from persys_adapters.records.json_values import instant
 from persys_adapters.records.mounts import port_from, volume_from
 from persys_core.model.cluster import LeaderRecord
+from persys_core.model.drift import DriftRecord, DriftType
 from persys_core.model.node import Node, Taint
 from persys_core.model.resources import Resources
 from persys_core.model.spec import (
@@ -321,3 +322,32 @@ def test_ports(text: str, port: PortMapping) -> None:
 def test_volumes(text: str, volume: VolumeMount) -> None:
     """Volumes in every form that the reference stores."""
     assert volume_from(text) == volume
+
+
+def test_a_drift_record_is_read_in_place() -> None:
+    """A drift that the reference recorded is known, and its unknown fields survive."""
+    written = {
+        "nodeId": "n1",
+        "workloadId": "w1",
+        "driftType": "missing_on_agent",
+        "detectedAt": "2026-06-01T10:00:00Z",
+        "schedulerStatus": "Running",
+        "action": "retry_and_reconcile",
+        "resolved": True,
+        "lastError": "agent away",
+        "later": 1,
+    }
+    key = Key.drift("n1", "w1", DriftType.MISSING_ON_AGENT)
+    found = decode(key, json.dumps(written).encode())
+    assert found.record == DriftRecord(
+        "n1",
+        "w1",
+        DriftType.MISSING_ON_AGENT,
+        datetime(2026, 6, 1, 10, tzinfo=UTC),
+        "Running",
+        action="retry_and_reconcile",
+        resolved=True,
+        last_error="agent away",
+    )
+    again = json.loads(encode(key, found.record, "token", found.unknown))
+    assert {**again, "persys": None} == {**written, "persys": None}

@@ -35,5 +35,7 @@ def scheduler_config(settings: Settings) -> SchedulerConfig:
         ),
         reconcile_interval=settings.reconcile_interval,
         reconcile_concurrency=settings.reconcile_concurrency,
+        drift_interval=settings.drift_interval,
+        orphan_policy=settings.orphan_policy,
         agent_rpc_timeout=settings.agent_rpc_timeout,
     )

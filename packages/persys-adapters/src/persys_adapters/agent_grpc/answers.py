@@ -70,6 +70,7 @@ def report(status: wire.WorkloadStatus, secrets: Collection[str] = ()) -> AgentR
         failure_code=metadata.get("failure_reason", ""),
         task_status=_TASKS.get(metadata.get("task_status", ""), TaskStatus.NONE),
         reported_at=_instant(status.updated_at),
+        created_at=_instant(status.created_at),
         metadata=metadata,
     )
 

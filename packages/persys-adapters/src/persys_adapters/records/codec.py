@@ -34,6 +34,7 @@ from persys_adapters.records.workloads import (
     workload_json,
 )
 from persys_core.model.cluster import ClusterMarker, LeaderRecord, LedgerState
+from persys_core.model.drift import DriftRecord
 from persys_core.model.errors import PersysError
 from persys_core.model.node import Node
 from persys_core.model.workload import Allocation, Assignment, StatusRecord, Tombstone, Workload
@@ -93,6 +94,7 @@ _FORMS: Mapping[Kind, _Form] = {
     ),
     Kind.ALLOCATION: _plain(Allocation, "nodeId"),
     Kind.TOMBSTONE: _plain(Tombstone, "nodeId", "workloadId"),
+    Kind.DRIFT: _plain(DriftRecord, "nodeId", "workloadId", "driftType"),
     Kind.MARKER: _plain(ClusterMarker),
     Kind.LEDGER: _plain(LedgerState),
     Kind.LEADER: _plain(LeaderRecord, "election"),

@@ -1,7 +1,7 @@
 """Where each record stands in a key-value store.
 
-Nodes, workloads and assignments have the reference's keys, so that its data is found in place;
-everything of ours lies under ``/persys/``. What stands in a value is decided in ``codec``.
+Nodes, workloads, assignments and drifts have the reference's keys, so that its data is found in
+place; everything of ours lies under ``/persys/``. What stands in a value is decided in ``codec``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ _FOLDERS: Mapping[Kind, str] = {
     Kind.WORKLOAD: "/workloads-spec/",
     Kind.STATUS: "/workloads-status/",
     Kind.ASSIGNMENT: "/assignments/",
+    Kind.DRIFT: "/drifts/",
     Kind.ALLOCATION: "/persys/allocations/",
     Kind.TOMBSTONE: "/persys/tombstones/",
     Kind.LEADER: "/persys/scheduler/leader/",

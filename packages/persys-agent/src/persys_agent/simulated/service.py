@@ -192,7 +192,7 @@ def _status(report: AgentReport) -> wire.WorkloadStatus:
         ),
         actual_state=_STATES[report.state],
         message=report.message,
-        created_at=at,
+        created_at=_seconds(report.created_at) if report.created_at else 0,
         updated_at=at,
         metadata=report.metadata,
     )

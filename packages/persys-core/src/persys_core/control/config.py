@@ -8,6 +8,7 @@ from datetime import timedelta
 from attrs import field, frozen
 
 from persys_core.memory.cluster_memory import MemoryClusterMemory
+from persys_core.model.drift import OrphanPolicy
 from persys_core.model.states import WorkloadType
 from persys_core.nodes.liveness import LivenessPolicy
 from persys_core.ports.agents import Agents
@@ -38,6 +39,8 @@ class SchedulerConfig:
     reconcile_interval: timedelta = timedelta(seconds=5)
     reconcile_concurrency: int = 64
     agent_rpc_timeout: timedelta = timedelta(seconds=10)
+    drift_interval: timedelta = timedelta(seconds=30)
+    orphan_policy: OrphanPolicy = OrphanPolicy.REPORT
     pending_sweep_interval: timedelta = timedelta(seconds=30)
     probe_interval: timedelta = timedelta(seconds=3)
     probe_timeout: timedelta = timedelta(seconds=5)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from persys_core.control.agent_calls import AgentCalls
 from persys_core.control.committer import LeadershipLostError
+from persys_core.control.drift_detector import DriftDetector
 from persys_core.control.ledger_audit import LedgerAudit
 from persys_core.control.loops import PeriodicLoop
 from persys_core.control.node_pass import NodePass
@@ -70,6 +71,9 @@ class LeadingLoops:
         )
         self._pass = NodePass(self._term, scheduler.listing, scheduler.modes.report)
         self._audit = LedgerAudit(self._term)
+        self._drift = DriftDetector(
+            self._term, scheduler.drift_notes, self._pass.look_at, self.nudge
+        )
         self._ended = False
         self.loops = self._make_loops(on_bug)
         scheduler.view.listen(self._on_change)
@@ -101,6 +105,7 @@ class LeadingLoops:
         bodies = {
             "reconcile": (config.reconcile_interval, self._pass.run),
             "pending": (config.pending_sweep_interval, self._sweep_pending),
+            "drift": (config.drift_interval, self._drift.run),
             "audit": (AUDIT_INTERVAL, self._audit_and_sweep),
         }
         return {

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
+from persys_core.control.drift_notes import DriftNotes
 from persys_core.control.observations import Observation, Observations
 from persys_core.control.view import ClusterView
 from persys_core.control.work import Work, tombstone_work, workload_work
@@ -28,47 +29,51 @@ _AS_RECORDED: dict[WorkloadStatus, frozenset[AgentState]] = {
 
 
 class Listing:
-    """Takes full listings and heartbeats of nodes."""
+    """Takes full listings and heartbeats of nodes.
+
+    ``noted``: told of what each full listing showed that is not as recorded.
+    """
 
     def __init__(
         self,
         view: ClusterView,
         observations: Observations,
         nudge: Callable[[Work], None],
+        noted: DriftNotes,
     ) -> None:
         self._view = view
         self._observations = observations
         self._nudge = nudge
+        self._noted = noted
 
     def take(
         self, node_id: NodeId, reports: Iterable[AgentReport], at: datetime, *, full: bool
-    ) -> list[WorkloadId]:
+    ) -> None:
         """Compare ``reports`` (asked for at ``at``) with the records.
 
-        ``full``: a workload that is not reported is missing on the node. Returns the ids that
-        are neither assigned nor owed there (orphans; what to do about them is drift's business).
+        ``full``: a workload that is not reported is missing on the node, and what is neither
+        assigned nor owed there is noted; what to do about it is drift's business.
         """
-        orphans = []
+        unsettled = []
         reported = set()
         for report in reports:
             reported.add(report.workload_id)
-            if not self._take_report(node_id, report, at):
-                orphans.append(report.workload_id)
+            if self._take_report(node_id, report, at):
+                unsettled.append(report)
         if full:
-            self._take_absent(node_id, reported, at)
-        return orphans
+            absent = self._take_absent(node_id, reported, at)
+            self._noted.take(node_id, unsettled, absent, at)
 
     def _take_report(self, node_id: NodeId, report: AgentReport, at: datetime) -> bool:
-        """Whether the workload belongs there, by assignment or as an owed delete."""
+        """Whether it is not as recorded."""
         workload_id = report.workload_id
         assignment = self._view.assignment(workload_id)
         if assignment is None or assignment.value.node_id != node_id:
-            owed = self._view.tombstone(node_id, workload_id) is not None
-            if owed:
+            if self._view.tombstone(node_id, workload_id) is not None:
                 self._nudge(tombstone_work(node_id, workload_id))
-            return owed
-        if self._is_settled(report):
             return True
+        if self._is_settled(report):
+            return False
         if report.revision_id:
             # Without a revision it is a hint: it only makes the reconciler ask (decisions §2.10).
             self._observations.record(workload_id, Observation(node_id, report, at))
@@ -89,16 +94,22 @@ class Listing:
             and report.revision_id in (workload.value.revision_id, "")
         )
 
-    def _take_absent(self, node_id: NodeId, reported: set[WorkloadId], at: datetime) -> None:
+    def _take_absent(
+        self, node_id: NodeId, reported: set[WorkloadId], at: datetime
+    ) -> list[WorkloadId]:
+        """What should be there and is not reported."""
+        absent = []
         for workload_id in sorted(self._view.assigned_to(node_id) - reported):
             assignment = self._view.assignment(workload_id)
             if assignment is None or assignment.value.created_at > at:
                 continue
             self._observations.record(workload_id, Observation(node_id, None, at))
             if not self._rests(workload_id):
+                absent.append(workload_id)
                 self._nudge(workload_work(workload_id))
         for workload_id in sorted(self._view.buried_at(node_id)):
             self._nudge(tombstone_work(node_id, workload_id))
+        return absent
 
     def _rests(self, workload_id: WorkloadId) -> bool:
         """Whether nothing is expected to be there: it was never sent, or it ended."""

@@ -46,7 +46,7 @@ class NodePass:
             return
         began = self._term.ports.clock.monotonic()
         nodes = [node for node in self._term.view.all(Kind.NODE) if self._needs_listing(node)]
-        await asyncio.gather(*(self._look_at(node_id) for node_id in nodes))
+        await asyncio.gather(*(self.look_at(node_id) for node_id in nodes))
         seconds = self._term.ports.clock.monotonic() - began
         self._term.ports.observer.record(Metric.RECONCILE_CYCLE_SECONDS, seconds, {})
         self._term.ports.observer.increment(Metric.RECONCILE_CYCLES, {"result": "success"})
@@ -71,7 +71,8 @@ class NodePass:
             and stored.value.listed_under == marker.create_revision
         )
 
-    async def _look_at(self, node_id: NodeId) -> None:
+    async def look_at(self, node_id: NodeId) -> None:
+        """List one node in full now, in its turn; nothing is taken from one without an answer."""
         stored = self._term.view.node(node_id)
         if stored is None:
             return

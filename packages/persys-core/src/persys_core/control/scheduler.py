@@ -23,6 +23,7 @@ from persys_core.control.apply_decision import ApplyRules
 from persys_core.control.automation import Automation
 from persys_core.control.committer import Committer
 from persys_core.control.config import SchedulerConfig, SchedulerPorts
+from persys_core.control.drift_notes import DriftNotes
 from persys_core.control.events import EventPublisher
 from persys_core.control.explaining import Explaining
 from persys_core.control.fleet_feed import FleetFeed
@@ -131,7 +132,8 @@ class Scheduler:
             ports.clock,
             EvictionPolicy(window=config.liveness.lease),
         )
-        self.listing = Listing(self.view, self.observations, self._nudge)
+        self.drift_notes = DriftNotes(self.view, config.timing.missing_grace)
+        self.listing = Listing(self.view, self.observations, self._nudge, self.drift_notes)
         self._lag = LoopLag(ports.clock)
         self._leading: LeadingLoops | None = None
         self._leader_id = ""

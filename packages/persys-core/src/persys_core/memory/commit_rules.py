@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from persys_core.model.cluster import ClusterMarker, LeaderRecord, LedgerState
+from persys_core.model.drift import DriftRecord
 from persys_core.model.node import Node
 from persys_core.model.workload import Allocation, Assignment, StatusRecord, Tombstone, Workload
 from persys_core.ports.cluster_store import (
@@ -33,6 +34,7 @@ RECORD_CLASSES: Mapping[Kind, type[Record]] = {
     Kind.ASSIGNMENT: Assignment,
     Kind.ALLOCATION: Allocation,
     Kind.TOMBSTONE: Tombstone,
+    Kind.DRIFT: DriftRecord,
     Kind.MARKER: ClusterMarker,
     Kind.LEDGER: LedgerState,
     Kind.LEADER: LeaderRecord,

@@ -44,7 +44,8 @@ class AgentReport:
     """One workload as its agent reported it, by status query, listing or heartbeat.
 
     ``revision_id`` is empty where an old agent's heartbeat does not carry it: then the report is
-    a hint (decisions §2.10). ``metadata`` holds the agent's own words (``last_error``,
+    a hint (decisions §2.10). ``created_at``: since when the agent has it; heartbeats do not say.
+    ``metadata`` holds the agent's own words (``last_error``,
     ``failure_reason``, ``container.exit_code`` …).
     """
 
@@ -57,4 +58,5 @@ class AgentReport:
     failure_code: str = ""
     task_status: TaskStatus = TaskStatus.NONE
     reported_at: datetime | None = None
+    created_at: datetime | None = None
     metadata: Mapping[str, str] = field(factory=dict, converter=text_map)

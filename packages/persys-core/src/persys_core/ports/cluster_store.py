@@ -22,6 +22,7 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 from attrs import field, frozen
 
 from persys_core.model.cluster import ClusterMarker, LeaderRecord, LedgerState
+from persys_core.model.drift import DriftRecord, DriftType
 from persys_core.model.errors import PersysError
 from persys_core.model.ids import NodeId, StoreRevision, WorkloadId
 from persys_core.model.node import Node
@@ -87,6 +88,7 @@ class Kind(StrEnum):
     ASSIGNMENT = "assignment"
     ALLOCATION = "allocation"
     TOMBSTONE = "tombstone"
+    DRIFT = "drift"
     MARKER = "marker"
     LEDGER = "ledger"
     LEADER = "leader"
@@ -99,6 +101,7 @@ Record: TypeAlias = (
     | Assignment
     | Allocation
     | Tombstone
+    | DriftRecord
     | ClusterMarker
     | LedgerState
     | LeaderRecord
@@ -139,6 +142,12 @@ class Key:
     def tombstone(cls, node_id: NodeId, workload_id: WorkloadId) -> Key:
         """A tombstone's id joins both with a slash, which neither id may contain."""
         return cls(Kind.TOMBSTONE, f"{node_id}/{workload_id}")
+
+    @classmethod
+    def drift(cls, node_id: NodeId, workload_id: WorkloadId, drift_type: DriftType) -> Key:
+        """An agent may report any id, so a slash in one is replaced, as the reference does."""
+        workload = workload_id.replace("/", "_") or "_unknown"
+        return cls(Kind.DRIFT, f"{node_id.replace('/', '_')}/{workload}/{drift_type}")
 
     @classmethod
     def marker(cls) -> Key:

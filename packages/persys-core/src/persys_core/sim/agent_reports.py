@@ -57,6 +57,7 @@ def heartbeat_report(report: AgentReport, settings: AgentSettings) -> AgentRepor
         revision_id=report.revision_id if settings.sends_revision else "",
         type=None,
         desired_state=None,
+        created_at=None,
         failure_code=report.failure_code or default_code,
         metadata={},
     )

@@ -71,6 +71,7 @@ class Row:
             message=self.message,
             failure_code=self.metadata.get("failure_reason", ""),
             reported_at=self.updated_at,
+            created_at=self.created_at,
             metadata=self.metadata,
         )
 

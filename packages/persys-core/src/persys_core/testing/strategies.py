@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from persys_core.model.cluster import ClusterMarker, LeaderRecord, LedgerState
+from persys_core.model.drift import DriftRecord
 from persys_core.model.node import Node
 from persys_core.model.resources import CPU, DISK, MEMORY, Resources, pool_dimension
 from persys_core.model.spec import ComposeSpec, ContainerSpec, SpecBody, VmSpec, WorkloadSpec
@@ -99,6 +100,11 @@ def tombstones() -> st.SearchStrategy[Tombstone]:
     return _built(Tombstone, node_id=ids(), workload_id=ids())
 
 
+def drifts() -> st.SearchStrategy[DriftRecord]:
+    """Drift records of any type."""
+    return _built(DriftRecord, node_id=ids(), workload_id=ids())
+
+
 def markers() -> st.SearchStrategy[ClusterMarker]:
     """Cluster markers."""
     return _built(ClusterMarker)
@@ -123,6 +129,9 @@ def entries() -> st.SearchStrategy[Entry]:
         assignments().map(lambda each: (Key.assignment(each.workload_id), each)),
         allocations().map(lambda each: (Key.allocation(each.node_id), each)),
         tombstones().map(lambda each: (Key.tombstone(each.node_id, each.workload_id), each)),
+        drifts().map(
+            lambda each: (Key.drift(each.node_id, each.workload_id, each.drift_type), each)
+        ),
         markers().map(lambda marker: (Key.marker(), marker)),
         ledgers().map(lambda ledger: (Key.ledger(), ledger)),
         leaders().map(lambda leader: (Key.leader(leader.election), leader)),

@@ -19,7 +19,6 @@ __all__ = [
     "AuthzMode",
     "HaMode",
     "LogFormat",
-    "OrphanPolicy",
     "Span",
     "StoreKind",
     "StoreTarget",
@@ -99,14 +98,6 @@ class HaMode(StrEnum):
 
     FAILOVER = "failover"
     ACTIVE_ACTIVE = "active-active"
-
-
-class OrphanPolicy(StrEnum):
-    """What happens to work that an agent runs and the scheduler does not know."""
-
-    REPORT = "report"
-    ADOPT = "adopt"
-    DELETE = "delete"
 
 
 class LogFormat(StrEnum):

@@ -18,13 +18,13 @@ from typing import Any
 import attrs
 from attrs import frozen
 
+from persys_core.model.drift import OrphanPolicy
 from persys_core.model.secrets import MASK
 from persys_server.settings import parse
 from persys_server.settings.parse import (
     AuthzMode,
     HaMode,
     LogFormat,
-    OrphanPolicy,
     StoreTarget,
     VaultMethod,
 )
@@ -40,7 +40,6 @@ _RGW = "buckets in Ceph RGW"
 _DNS = "service discovery by CoreDNS"
 _TRACES = "tracing"
 _HA = "several replicas"
-_DRIFT = "the drift loop (orphans are left alone)"
 
 
 class Group(StrEnum):
@@ -228,13 +227,12 @@ class Settings:
         "64",
         "How many nodes or workloads are worked on at the same time.",
     )
-    drift_interval: timedelta = _later(
+    drift_interval: timedelta = _row(
         Group.LOOPS,
         "SCHEDULER_DRIFT_DETECT_INTERVAL",
         parse.Span("1s"),
         "30s",
-        "How often agents are listed in full to find drift.",
-        by=_DRIFT,
+        "How often drift is recorded, told and remedied; a node is listed at most once in it.",
     )
     reapply_guard: timedelta = _row(
         Group.LOOPS,
@@ -250,13 +248,12 @@ class Settings:
         "10s",
         "How long after its last apply a workload may be absent from its agent's list.",
     )
-    orphan_policy: OrphanPolicy = _later(
+    orphan_policy: OrphanPolicy = _row(
         Group.LOOPS,
         "SCHEDULER_ORPHAN_POLICY",
         parse.choice(OrphanPolicy),
         "report",
         "Work that an agent runs and the scheduler does not know: report, adopt or delete.",
-        by=_DRIFT,
     )
 
     agent_rpc_timeout: timedelta = _row(

@@ -1,0 +1,1 @@
+"""What drift is, and what is done about it. Pure."""
