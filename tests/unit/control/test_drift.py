@@ -266,6 +266,18 @@ async def test_delete_takes_three_sightings(
 
 
 @virtual_time()
+async def test_two_sightings_are_not_enough(clock: VirtualClock) -> None:
+    """However often the loop comes by, it takes three listings; until then it only waits."""
+    eager = SchedulerConfig(orphan_policy=DELETE, drift_interval=timedelta(seconds=1))
+    async with _one_running(clock, existing_agent, eager) as driver:
+        _sneak(driver, "n1", "ghost")
+        await driver.wait(minutes=1)
+        assert driver.calls("delete", "ghost") == 1
+        actions = [event.details["action"] for event in await _told(driver)]
+        assert actions == ["await_more_sightings", "delete_orphan_on_agent"]
+
+
+@virtual_time()
 async def test_one_listing_without_it_begins_anew(clock: VirtualClock) -> None:
     """Two sightings are not three: what came and went is never deleted."""
     async with _one_running(clock, existing_agent, _policy(DELETE)) as driver:
@@ -312,12 +324,17 @@ async def _write(driver: Driver, *writes: Put) -> None:
 @virtual_time()
 async def test_a_frozen_control_plane_does_nothing(clock: VirtualClock, event: ModeEvent) -> None:
     """C18, A3: in degraded and recovery mode nothing is told, recorded or deleted."""
-    async with _one_running(clock, existing_agent, _policy(DELETE)) as driver:
+    unprobed = evolve(_policy(DELETE), probe_interval=timedelta(hours=1))
+    async with _one_running(clock, existing_agent, unprobed) as driver:
         modes = driver.cluster.api().modes
         _sneak(driver, "n1", "ghost")
-        for _ in range(300):
-            modes.report(event, "for the test")
-            await driver.wait(seconds=1)
+        await driver.wait(seconds=17)
+        look = driver.cluster.api().drift_notes.look("n1")
+        assert look is not None
+        assert look.findings
+        modes.report(event, "for the test")
+        await driver.wait(minutes=5)
+        assert modes.is_frozen
         assert driver.calls("delete") == 0
         assert await _told(driver) == []
         assert _records(driver) == []
