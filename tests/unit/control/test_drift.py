@@ -141,6 +141,9 @@ async def test_an_orphan_is_reported_until_it_is_gone(
         (record,) = _records(driver)
         assert (record.workload_id, record.agent_status) == ("ghost", "Running")
         assert driver.calls("delete") == 0
+        queries = driver.cluster.api().queries
+        assert (await queries.list_drifts())[0] == [record]
+        assert (await queries.list_drifts(node_id="n2"))[0] == []
         _remove(driver, "n1", "ghost")
         await driver.wait(minutes=2)
         assert _records(driver) == []

@@ -52,6 +52,7 @@ class FakeScheduler(control_pb2_grpc.AgentControlServicer):
     explanations: dict[str, pb.Explanation] = field(default_factory=dict)
     plans: dict[str, pb.PlanWorkloadResponse] = field(default_factory=dict)
     apply_answers: dict[str, pb.ApplyWorkloadResponse] = field(default_factory=dict)
+    drifts: list[pb.DriftView] = field(default_factory=list)
     summary: pb.GetClusterSummaryResponse = field(default_factory=pb.GetClusterSummaryResponse)
     progress: dict[str, pb.GetDrainProgressResponse] = field(default_factory=dict)
     refusals: dict[str, Refusal] = field(default_factory=dict)
@@ -218,6 +219,12 @@ class FakeScheduler(control_pb2_grpc.AgentControlServicer):
         if request.workload_id not in self.explanations:
             await _abort(context, _not_found("workload", request.workload_id))
         return pb.ExplainWorkloadResponse(explanation=self.explanations[request.workload_id])
+
+    async def ListDrifts(
+        self, request: pb.ListDriftsRequest, context: Context
+    ) -> pb.ListDriftsResponse:
+        await self._enter(request, context)
+        return pb.ListDriftsResponse(drifts=self.drifts, stale=self.stale)
 
     async def GetClusterSummary(
         self, request: pb.GetClusterSummaryRequest, context: Context

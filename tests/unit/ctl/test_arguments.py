@@ -10,7 +10,8 @@ from tests.unit.ctl.harness import FakeScheduler, ask, call
 
 VERBS = (
     "apply", "get", "list", "nodes", "workloads", "describe", "explain", "events", "summary",
-    "start", "stop", "retry", "delete", "node", "version",
+    "start", "stop", "retry", "delete", "node", "drift",
+    "version",
 )  # fmt: skip
 
 NODE_VERBS = tuple(

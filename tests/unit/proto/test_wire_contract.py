@@ -234,6 +234,11 @@ DeleteWorkloadRequest: delete_volumes=100:bool
 
 # Messages that only our own RPCs and fields use: numbered from 1.
 OUR_CONTROL_MESSAGES = """
+ListDriftsRequest: node_id=1 min_revision=100:int64
+ListDriftsResponse: drifts=1:[DriftView] store_revision=100:int64 stale=101:bool \
+    age_seconds=102:double
+DriftView: node_id=1 workload_id=2 type=3 detected_at=4:Timestamp scheduler_status=5 \
+    agent_status=6 action=7 note=8
 ResourceAmount: name=1 amount=2:int64 unit=3
 Explanation: verdict=1 summary=2 node_id=3 score=4:double score_parts=5:{double} \
     since=6:Timestamp next_try_at=7:Timestamp next_step=8 nodes_considered=9:int32 \
@@ -306,7 +311,7 @@ CreateBucket ListBuckets GetBucket DeleteBucket GetBucketAccess ListBucketObject
 """
 OUR_CONTROL_CALLS = """
 ExplainWorkload PlanWorkload CordonNode UncordonNode RemoveNode FenceNode
-ImportFromAgents AcknowledgeEmpty ListVolumes ReleaseVolume GetDrainProgress
+ImportFromAgents AcknowledgeEmpty ListVolumes ReleaseVolume GetDrainProgress ListDrifts
 """
 AGENT_CALLS = "ApplyWorkload DeleteWorkload GetWorkloadStatus ListWorkloads HealthCheck ListActions"
 STREAMING_CALLS = {

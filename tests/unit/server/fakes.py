@@ -38,6 +38,7 @@ from persys_core.control.requests import (
     RegisterNode,
 )
 from persys_core.memory.event_log import MemoryEventLog
+from persys_core.model.drift import DriftAction, DriftRecord, DriftType
 from persys_core.model.errors import NotFoundError
 from persys_core.model.node import Node, OperatorIntent, Taint
 from persys_core.model.resources import Resources
@@ -64,6 +65,15 @@ from persys_server.phase import PhaseSwitch
 T = TypeVar("T")
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 FRESH = Freshness(42, stale=True, age=timedelta(seconds=3))
+DRIFT = DriftRecord(
+    "n1",
+    "ghost",
+    DriftType.ORPHAN_ON_AGENT,
+    NOW,
+    agent_status="Running",
+    action=DriftAction.INVESTIGATE,
+    last_error="remove it",
+)
 
 
 def node_view(node_id: str = "n1", **changes: Any) -> NodeView:
@@ -227,6 +237,11 @@ class FakeScheduler:
 
     async def summary(self, *, at_least: int = 0) -> tuple[ClusterSummary, Freshness]:
         return await self._answer(at_least, (self.summary_shown, self.fresh))
+
+    async def list_drifts(
+        self, *, node_id: str = "", at_least: int = 0
+    ) -> tuple[Sequence[DriftRecord], Freshness]:
+        return await self._answer((node_id, at_least), ([DRIFT], self.fresh))
 
     async def explain(self, workload_id: str, *, max_examples: int = 3) -> Explanation:
         return await self._answer((workload_id, max_examples), Explanation(Verdict.PLACED, "on n1"))

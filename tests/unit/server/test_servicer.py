@@ -192,6 +192,19 @@ async def test_node_views() -> None:
         assert one.node == node
 
 
+async def test_drifts() -> None:
+    """Each drift with what is recorded, what the agent said and what is done about it."""
+    async with loopback() as at:
+        answer = await at.stub.ListDrifts(pb.ListDriftsRequest(node_id="n1", min_revision=3))
+        (drift,) = answer.drifts
+        assert (drift.node_id, drift.workload_id, drift.type) == ("n1", "ghost", "orphan_on_agent")
+        assert (drift.agent_status, drift.action) == ("Running", "operator_investigation")
+        assert drift.note == "remove it"
+        assert drift.HasField("detected_at")
+        assert (answer.store_revision, answer.stale) == (42, True)
+        assert at.scheduler.asked == [("n1", 3)]
+
+
 async def test_an_overcommitted_node_shows_no_negative_room() -> None:
     """The words say overcommitted; free room ends at zero."""
     view = node_view(allocated=Resources.of(cpu_millicores=9000), overcommitted=True)
@@ -331,6 +344,8 @@ REFUSALS: list[tuple[str, Callable[[Loopback], Awaitable[object]], str]] = [
      "suggestion.action_type"),
     ("no state", lambda at: at.stub.SubmitAutomationSuggestion(suggest(desired_state="")),
      "suggestion.desired_state"),
+    ("drifts", lambda at: at.stub.ListDrifts(pb.ListDriftsRequest(min_revision=-1)),
+     "min_revision"),
     ("cordon", lambda at: at.stub.CordonNode(pb.CordonNodeRequest()), "node_id"),
     ("uncordon", lambda at: at.stub.UncordonNode(pb.UncordonNodeRequest()), "node_id"),
 ]  # fmt: skip

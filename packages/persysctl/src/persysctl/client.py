@@ -106,6 +106,10 @@ class Client:
         """Counts of the cluster."""
         return await self._ask(self._stub.GetClusterSummary, pb.GetClusterSummaryRequest())
 
+    async def drifts(self, *, node_id: str) -> pb.ListDriftsResponse:
+        """The drifts that stand; an empty filter matches all nodes."""
+        return await self._ask(self._stub.ListDrifts, pb.ListDriftsRequest(node_id=node_id))
+
     async def events(self, request: pb.ListEventsRequest) -> pb.ListEventsResponse:
         """Events of the past, oldest first."""
         return await self._ask(self._stub.ListEvents, request)

@@ -13,6 +13,7 @@ from persysctl.commands import (
     delete,
     describe,
     diff,
+    drift,
     events,
     explain,
     get,
@@ -52,7 +53,7 @@ Manifests are described in docs/manifests.md. NO_COLOR turns colours off.
 """
 _VERBS = (
     apply, plan, diff, get, list_, describe, explain, events, summary, start, stop, retry, delete,
-    node, version,
+    node, drift, version,
 )  # fmt: skip
 
 

@@ -33,6 +33,7 @@ from persys_core.control.requests import (
     NodeTaintChange,
     RegisterNode,
 )
+from persys_core.model.drift import DriftRecord
 from persys_core.model.ids import NodeId, StoreRevision, WorkloadId
 from persys_core.placement.explain import Explanation
 
@@ -141,6 +142,12 @@ class QueriesApi(Protocol):
 
     async def summary(self, *, at_least: StoreRevision = 0) -> tuple[ClusterSummary, Freshness]:
         """Counts per state, mode and leader."""
+        ...
+
+    async def list_drifts(
+        self, *, node_id: NodeId = "", at_least: StoreRevision = 0
+    ) -> tuple[Sequence[DriftRecord], Freshness]:
+        """The drifts that stand, sorted by node, workload and type; the filter is optional."""
         ...
 
     async def explain(self, workload_id: WorkloadId, *, max_examples: int = 3) -> Explanation:

@@ -16,6 +16,7 @@ from persys_core.control.planning import Planning
 from persys_core.control.reads import Reads
 from persys_core.control.requests import ApplyWorkload
 from persys_core.control.view import ClusterView
+from persys_core.model.drift import DriftRecord
 from persys_core.model.errors import NotFoundError
 from persys_core.model.ids import NodeId, StoreRevision, WorkloadId
 from persys_core.model.states import DesiredState, WorkloadStatus
@@ -98,6 +99,19 @@ class Queries:
             generated_at=self._ports.clock.now(),
             problems=self._view.quarantined,
         ), freshness
+
+    async def list_drifts(
+        self, *, node_id: NodeId = "", at_least: StoreRevision = 0
+    ) -> tuple[Sequence[DriftRecord], Freshness]:
+        """The drifts that stand, sorted by node, workload and type."""
+        freshness = await self._fresh(at_least)
+        found = [
+            each
+            for each in self._view.values(Kind.DRIFT, DriftRecord)
+            if not each.resolved and node_id in ("", each.node_id)
+        ]
+        found.sort(key=lambda each: (each.node_id, each.workload_id, each.drift_type))
+        return found, freshness
 
     async def explain(self, workload_id: WorkloadId, *, max_examples: int = 3) -> Explanation:
         """Why a workload stands where it stands."""

@@ -3506,3 +3506,93 @@ class ReleaseVolumeResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["accepted", b"accepted", "message", b"message", "volume", b"volume"]) -> None: ...
 
 global___ReleaseVolumeResponse = ReleaseVolumeResponse
+
+@typing.final
+class ListDriftsRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: builtins.int
+    MIN_REVISION_FIELD_NUMBER: builtins.int
+    node_id: builtins.str
+    """Empty: of all nodes."""
+    min_revision: builtins.int
+    """As in ListNodesRequest."""
+    def __init__(
+        self,
+        *,
+        node_id: builtins.str = ...,
+        min_revision: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["min_revision", b"min_revision", "node_id", b"node_id"]) -> None: ...
+
+global___ListDriftsRequest = ListDriftsRequest
+
+@typing.final
+class ListDriftsResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    DRIFTS_FIELD_NUMBER: builtins.int
+    STORE_REVISION_FIELD_NUMBER: builtins.int
+    STALE_FIELD_NUMBER: builtins.int
+    AGE_SECONDS_FIELD_NUMBER: builtins.int
+    store_revision: builtins.int
+    """As in ListNodesResponse."""
+    stale: builtins.bool
+    age_seconds: builtins.float
+    @property
+    def drifts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___DriftView]: ...
+    def __init__(
+        self,
+        *,
+        drifts: collections.abc.Iterable[global___DriftView] | None = ...,
+        store_revision: builtins.int = ...,
+        stale: builtins.bool = ...,
+        age_seconds: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["age_seconds", b"age_seconds", "drifts", b"drifts", "stale", b"stale", "store_revision", b"store_revision"]) -> None: ...
+
+global___ListDriftsResponse = ListDriftsResponse
+
+@typing.final
+class DriftView(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: builtins.int
+    WORKLOAD_ID_FIELD_NUMBER: builtins.int
+    TYPE_FIELD_NUMBER: builtins.int
+    DETECTED_AT_FIELD_NUMBER: builtins.int
+    SCHEDULER_STATUS_FIELD_NUMBER: builtins.int
+    AGENT_STATUS_FIELD_NUMBER: builtins.int
+    ACTION_FIELD_NUMBER: builtins.int
+    NOTE_FIELD_NUMBER: builtins.int
+    node_id: builtins.str
+    workload_id: builtins.str
+    type: builtins.str
+    """orphan_on_agent, state_mismatch, revision_mismatch or missing_on_agent."""
+    scheduler_status: builtins.str
+    """What the scheduler has on record and what the agent said: statuses, or
+    revisions where those differ.
+    """
+    agent_status: builtins.str
+    action: builtins.str
+    """What is done about it, a stable word (operator_investigation where nothing is)."""
+    note: builtins.str
+    """Why nothing, or not what the policy asks for, is done; for people."""
+    @property
+    def detected_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        node_id: builtins.str = ...,
+        workload_id: builtins.str = ...,
+        type: builtins.str = ...,
+        detected_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        scheduler_status: builtins.str = ...,
+        agent_status: builtins.str = ...,
+        action: builtins.str = ...,
+        note: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["detected_at", b"detected_at"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["action", b"action", "agent_status", b"agent_status", "detected_at", b"detected_at", "node_id", b"node_id", "note", b"note", "scheduler_status", b"scheduler_status", "type", b"type", "workload_id", b"workload_id"]) -> None: ...
+
+global___DriftView = DriftView

@@ -219,6 +219,11 @@ class AgentControlStub(object):
                 request_serializer=persys__proto_dot_control_dot_v1_dot_control__pb2.GetDrainProgressRequest.SerializeToString,
                 response_deserializer=persys__proto_dot_control_dot_v1_dot_control__pb2.GetDrainProgressResponse.FromString,
                 )
+        self.ListDrifts = channel.unary_unary(
+                '/persys.control.v1.AgentControl/ListDrifts',
+                request_serializer=persys__proto_dot_control_dot_v1_dot_control__pb2.ListDriftsRequest.SerializeToString,
+                response_deserializer=persys__proto_dot_control_dot_v1_dot_control__pb2.ListDriftsResponse.FromString,
+                )
 
 
 class AgentControlServicer(object):
@@ -493,6 +498,14 @@ class AgentControlServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListDrifts(self, request, context):
+        """What agents run that the records do not explain, as it stands now. Changes
+        nothing; what is done about it is in each drift's action.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AgentControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -700,6 +713,11 @@ def add_AgentControlServicer_to_server(servicer, server):
                     servicer.GetDrainProgress,
                     request_deserializer=persys__proto_dot_control_dot_v1_dot_control__pb2.GetDrainProgressRequest.FromString,
                     response_serializer=persys__proto_dot_control_dot_v1_dot_control__pb2.GetDrainProgressResponse.SerializeToString,
+            ),
+            'ListDrifts': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDrifts,
+                    request_deserializer=persys__proto_dot_control_dot_v1_dot_control__pb2.ListDriftsRequest.FromString,
+                    response_serializer=persys__proto_dot_control_dot_v1_dot_control__pb2.ListDriftsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1405,5 +1423,22 @@ class AgentControl(object):
         return grpc.experimental.unary_unary(request, target, '/persys.control.v1.AgentControl/GetDrainProgress',
             persys__proto_dot_control_dot_v1_dot_control__pb2.GetDrainProgressRequest.SerializeToString,
             persys__proto_dot_control_dot_v1_dot_control__pb2.GetDrainProgressResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ListDrifts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/persys.control.v1.AgentControl/ListDrifts',
+            persys__proto_dot_control_dot_v1_dot_control__pb2.ListDriftsRequest.SerializeToString,
+            persys__proto_dot_control_dot_v1_dot_control__pb2.ListDriftsResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)

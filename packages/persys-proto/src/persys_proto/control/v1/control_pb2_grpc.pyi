@@ -257,6 +257,14 @@ class AgentControlStub:
     node that nobody drains too: it then says what a drain would have to move.
     """
 
+    ListDrifts: grpc.UnaryUnaryMultiCallable[
+        persys_proto.control.v1.control_pb2.ListDriftsRequest,
+        persys_proto.control.v1.control_pb2.ListDriftsResponse,
+    ]
+    """What agents run that the records do not explain, as it stands now. Changes
+    nothing; what is done about it is in each drift's action.
+    """
+
 class AgentControlAsyncStub:
     RegisterNode: grpc.aio.UnaryUnaryMultiCallable[
         persys_proto.control.v1.control_pb2.RegisterNodeRequest,
@@ -488,6 +496,14 @@ class AgentControlAsyncStub:
     ]
     """How far a drain is, and what cannot leave. Changes nothing. Answers for a
     node that nobody drains too: it then says what a drain would have to move.
+    """
+
+    ListDrifts: grpc.aio.UnaryUnaryMultiCallable[
+        persys_proto.control.v1.control_pb2.ListDriftsRequest,
+        persys_proto.control.v1.control_pb2.ListDriftsResponse,
+    ]
+    """What agents run that the records do not explain, as it stands now. Changes
+    nothing; what is done about it is in each drift's action.
     """
 
 class AgentControlServicer:
@@ -762,6 +778,15 @@ class AgentControlServicer:
     ) -> typing.Union[persys_proto.control.v1.control_pb2.GetDrainProgressResponse, collections.abc.Awaitable[persys_proto.control.v1.control_pb2.GetDrainProgressResponse]]:
         """How far a drain is, and what cannot leave. Changes nothing. Answers for a
         node that nobody drains too: it then says what a drain would have to move.
+        """
+
+    def ListDrifts(
+        self,
+        request: persys_proto.control.v1.control_pb2.ListDriftsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[persys_proto.control.v1.control_pb2.ListDriftsResponse, collections.abc.Awaitable[persys_proto.control.v1.control_pb2.ListDriftsResponse]]:
+        """What agents run that the records do not explain, as it stands now. Changes
+        nothing; what is done about it is in each drift's action.
         """
 
 def add_AgentControlServicer_to_server(servicer: AgentControlServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

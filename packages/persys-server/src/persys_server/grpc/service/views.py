@@ -8,6 +8,7 @@ from persys_proto.control.v1 import control_pb2 as pb
 from persys_proto.control.v1 import control_pb2_grpc
 from persys_server.grpc.context import Context
 from persys_server.grpc.mapping import nodes_in, nodes_out, workloads_in, workloads_out
+from persys_server.grpc.mapping.drifts_out import drift_list
 from persys_server.grpc.mapping.summary_out import summary_response
 from persys_server.grpc.service.waiting import caught_up
 
@@ -15,7 +16,7 @@ __all__ = ["ViewRpcs"]
 
 
 class ViewRpcs(control_pb2_grpc.AgentControlServicer):
-    """ListNodes, GetNode, ListWorkloads, GetWorkload and GetClusterSummary."""
+    """ListNodes, GetNode, ListWorkloads, GetWorkload, ListDrifts and GetClusterSummary."""
 
     queries: QueriesApi
 
@@ -53,6 +54,15 @@ class ViewRpcs(control_pb2_grpc.AgentControlServicer):
         asked = workloads_in.read_workload(request)
         reading = self.queries.get_workload(asked.id, at_least=asked.at_least)
         return workloads_out.workload_response(*await caught_up(reading, asked.at_least, context))
+
+    async def ListDrifts(
+        self, request: pb.ListDriftsRequest, context: Context
+    ) -> pb.ListDriftsResponse:
+        """The drifts that stand, sorted by node and workload."""
+        at_least = request.min_revision
+        nodes_in.list_filters(at_least, {}, node_id=request.node_id)
+        reading = self.queries.list_drifts(node_id=request.node_id, at_least=at_least)
+        return drift_list(*await caught_up(reading, at_least, context))
 
     async def GetClusterSummary(
         self, request: pb.GetClusterSummaryRequest, context: Context
