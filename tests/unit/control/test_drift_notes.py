@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+from attrs import evolve
+
 from persys_core.control.drift_notes import DriftNotes
 from persys_core.control.view import ClusterView
 from persys_core.model.observation import AgentReport, AgentState
@@ -54,28 +56,58 @@ def test_the_agents_word_on_the_age_is_kept() -> None:
     notes = _notes()
     _listed(notes, GHOST, seconds=0)
     _listed(notes, AgentReport("ghost", AgentState.RUNNING), seconds=5)
-    (found,) = notes.ripe("n1", START)
+    (found,) = notes.ripe("n1")
     assert found.orphan is not None
     assert found.orphan.created_at == START
 
 
-def test_the_reconcilers_findings_ripen() -> None:
-    """What is assigned there is told only when the reconciler had time to say what it is, counted
-    from the first sighting; and each finding is given once."""
+def _running() -> DriftNotes:
+    """``w`` is recorded as running on n1, and has been for a while."""
     workload = Workload("w", "u", container(), "r", DesiredState.RUNNING, START, START)
-    notes = _notes(
+    return _notes(
         {
             Key.workload("w"): workload,
             Key.status("w"): StatusRecord("w", "u", WorkloadStatus.RUNNING, START),
             Key.assignment("w"): Assignment("w", "u", "n1", Resources(), "", START),
         }
     )
-    at = START + timedelta(minutes=1)
+
+
+BEAT = AgentReport("w", AgentState.STOPPED, "r")
+LATER = 60.0
+
+
+def test_what_is_sure_is_ripe_at_once_and_given_once() -> None:
+    """A missing workload needs no second look; what was healed before the pass is told too."""
+    notes = _running()
+    notes.take("n1", (), ("w",), START + timedelta(seconds=LATER))
+    _listed(notes, seconds=LATER + 5)
+    assert [each.type.value for each in notes.ripe("n1")] == ["missing_on_agent"]
+    assert notes.ripe("n1") == []
+
+
+def test_what_is_not_sure_ripens_by_lasting() -> None:
+    """A stop of unknown cause is drift if listings show it for the grace; one without it, or a
+    single one however long ago, is an end or a restart."""
+    notes = _running()
     for seconds in (0, 5):
-        notes.take("n1", (), ("w",), at + timedelta(seconds=seconds))
-        assert notes.ripe("n1", at + timedelta(seconds=seconds)) == []
-    assert [each.at for each in notes.ripe("n1", at + GRACE)] == [at]
-    assert notes.ripe("n1", at + GRACE) == []
+        _listed(notes, BEAT, seconds=LATER + seconds)
+        assert notes.ripe("n1") == []
+    _listed(notes, seconds=LATER + 8)
+    _listed(notes, BEAT, seconds=LATER + 12)
+    assert notes.ripe("n1") == []
+    _listed(notes, BEAT, seconds=LATER + 22)
+    assert [each.type.value for each in notes.ripe("n1")] == ["state_mismatch"]
+
+
+def test_an_answer_makes_sure_what_a_heartbeat_left_open() -> None:
+    """The reconciler asks at once, and the agent then says that somebody told it to stop."""
+    for told, sure in ((DesiredState.STOPPED, True), (DesiredState.RUNNING, False)):
+        notes = _running()
+        _listed(notes, BEAT, seconds=LATER)
+        notes.confirm("n1", evolve(BEAT, desired_state=told))
+        _listed(notes, seconds=LATER + 5)
+        assert bool(notes.ripe("n1")) == sure
 
 
 def test_a_new_term_begins_without_notes() -> None:
@@ -86,5 +118,5 @@ def test_a_new_term_begins_without_notes() -> None:
         _listed(notes, GHOST, seconds=5)
         forget(notes)
         assert notes.look("n1") is None
-        assert notes.ripe("n1", START) == []
+        assert notes.ripe("n1") == []
         assert _listed(notes, GHOST, seconds=10) == []

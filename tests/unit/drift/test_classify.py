@@ -14,12 +14,11 @@ from persys_core.drift.classify import (
     Sighted,
     classify,
     excuse_of,
-    turned_out_an_end,
 )
 from persys_core.model.drift import DriftType
 from persys_core.model.observation import AgentReport, AgentState
 from persys_core.model.resources import Resources
-from persys_core.model.states import DesiredState, RestartPolicy, WorkloadStatus
+from persys_core.model.states import DesiredState, WorkloadStatus
 from persys_core.model.workload import (
     Assignment,
     Intent,
@@ -93,45 +92,25 @@ def test_failures_and_starts_are_no_drift(state: AgentState) -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "worded", "drifts"),
+    ("status", "desired", "told", "sure"),
     [
-        (RestartPolicy.NO, False, True),
-        (RestartPolicy.ALWAYS, False, False),
-        (RestartPolicy.ALWAYS, True, True),
+        ("Running", DesiredState.RUNNING, DesiredState.STOPPED, True),
+        ("Running", DesiredState.RUNNING, DesiredState.RUNNING, False),
+        ("Running", DesiredState.RUNNING, None, False),
+        ("Stopped", DesiredState.STOPPED, None, True),
+        ("Failed", DesiredState.RUNNING, DesiredState.RUNNING, False),
+        ("Completed", DesiredState.RUNNING, DesiredState.RUNNING, False),
     ],
 )
-def test_a_restart_of_its_own_is_no_drift(
-    policy: RestartPolicy, worded: bool, drifts: bool
+def test_what_one_look_tells_for_sure(
+    status: str, desired: DesiredState, told: DesiredState | None, sure: bool
 ) -> None:
-    """A heartbeat does not tell a stop by hand from a crash loop's pause; a listing does."""
-    recorded = evolve(SETTLED, workload=evolve(WORKLOAD, spec=container(restart=policy)))
-    wanted = DesiredState.RUNNING if worded else None
-    report = evolve(REPORT, state=AgentState.STOPPED, desired_state=wanted)
-    assert bool(classify(recorded, evolve(SEEN, report=report), GRACE)) == drifts
-
-
-def test_an_agent_that_is_restarting_it_is_no_drift() -> None:
-    """What the agent stopped a moment ago to start it again is its own affair."""
-    ended = NOW - timedelta(seconds=3)
-    report = evolve(
-        REPORT,
-        state=AgentState.STOPPED,
-        desired_state=DesiredState.RUNNING,
-        reported_at=NOW,
-        metadata={
-            "pending_recovery_action": "restart",
-            "container.finished_at": ended.isoformat(),
-        },
-    )
-    assert classify(SETTLED, evolve(SEEN, report=report), GRACE) == ()
-
-
-@pytest.mark.parametrize("status", WorkloadStatus)
-def test_what_turned_out_an_end_is_no_drift(status: WorkloadStatus) -> None:
-    """What a heartbeat showed as stopped may be found to have ended or failed by itself."""
-    (finding,) = classify(SETTLED, STOPPED, GRACE)
-    ends = {WorkloadStatus.COMPLETED, WorkloadStatus.FAILED, WorkloadStatus.RETRY_PENDING}
-    assert turned_out_an_end(finding, evolve(STATUS, status=status)) == (status in ends)
+    """A stop that the agent was told of is no end; a stop below it may be one, or a restart."""
+    state = AgentState.STOPPED if status == "Running" else AgentState.RUNNING
+    report = evolve(REPORT, state=state, desired_state=told)
+    recorded = _with(WorkloadStatus(status), desired)
+    (finding,) = classify(recorded, evolve(SEEN, report=report), GRACE)
+    assert (finding.type, finding.is_sure) == (DriftType.STATE_MISMATCH, sure)
 
 
 CASES: dict[str, tuple[Recorded, Sighted]] = {

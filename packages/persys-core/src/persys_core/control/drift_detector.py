@@ -126,9 +126,7 @@ class DriftDetector:
 
     async def _settle(self, node_id: NodeId, look: Look, records: _Records) -> None:
         active: dict[Key, Finding] = {}
-        for finding in filter(
-            self._remedies.still_stands, self._notes.ripe(node_id, self._term.now())
-        ):
+        for finding in filter(self._remedies.still_stands, self._notes.ripe(node_id)):
             key = Key.drift(node_id, finding.workload_id, finding.type)
             if finding.workload_id in look.unsettled:
                 active.setdefault(key, finding)

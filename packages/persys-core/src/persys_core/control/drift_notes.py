@@ -14,10 +14,10 @@ from datetime import datetime, timedelta
 from attrs import evolve, frozen
 
 from persys_core.control.view import ClusterView
-from persys_core.drift.classify import Finding, Recorded, Sighted, classify
+from persys_core.drift.classify import Finding, Recorded, Sighted, classify, was_told_to_stop
 from persys_core.model.drift import DriftType
 from persys_core.model.ids import NodeId, WorkloadId
-from persys_core.model.observation import AgentReport
+from persys_core.model.observation import AgentReport, AgentState
 
 __all__ = ["DriftNotes", "Look"]
 
@@ -85,21 +85,30 @@ class DriftNotes:
         """The newest full listing of the node that this replica took."""
         return self._looks.get(node_id)
 
-    def ripe(self, node_id: NodeId, now: datetime) -> Sequence[Finding]:
-        """What was found in any listing since this was asked last, the newest word of each.
+    def ripe(self, node_id: NodeId) -> Sequence[Finding]:
+        """What was found since this was asked last, the newest word of each.
 
-        What is the reconciler's to judge is kept back for the grace: a heartbeat does not say
-        whether a workload was stopped or came to its end, and the reconciler asks.
+        What one look could not tell for sure is kept back until listings showed it for the grace,
+        and forgotten when one does not show it.
         """
         noticed = self._noticed.pop(node_id, {})
-        young = {
+        look = self._looks.get(node_id)
+        unripe = {
             about: each
             for about, each in noticed.items()
-            if each.orphan is None and now < each.at + self._grace
+            if not each.is_sure and (look is None or look.at < each.at + self._grace)
         }
-        if young:
-            self._noticed[node_id] = young
-        return [each for about, each in noticed.items() if about not in young]
+        if unripe:
+            self._noticed[node_id] = unripe
+        return [each for about, each in noticed.items() if about not in unripe]
+
+    def confirm(self, node_id: NodeId, report: AgentReport) -> None:
+        """An agent's answer about one workload: does it make sure what a heartbeat left open?"""
+        about = (report.workload_id, DriftType.STATE_MISMATCH)
+        noticed = self._noticed.get(node_id, {})
+        known = noticed.get(about)
+        if known is not None and report.state is AgentState.STOPPED and was_told_to_stop(report):
+            noticed[about] = evolve(known, is_sure=True)
 
     def clear(self) -> None:
         """Begin anew: what was noted while another replica led is not to be told by this one."""
@@ -150,10 +159,17 @@ class DriftNotes:
         return not here and self._view.tombstone(node_id, workload_id) is None
 
     def _notice(self, node_id: NodeId, found: Iterable[Finding]) -> None:
-        noticed = self._noticed.setdefault(node_id, {})
+        before = self._noticed.get(node_id, {})
+        noticed = {about: each for about, each in before.items() if each.is_sure}
         for finding in found:
             about = (finding.workload_id, finding.type)
-            known = noticed.get(about)
-            noticed[about] = evolve(finding, at=known.at) if known else finding
+            known = before.get(about)
+            noticed[about] = _joined(known, finding) if known else finding
+        self._noticed[node_id] = noticed
         if not noticed:
             del self._noticed[node_id]
+
+
+def _joined(known: Finding, newer: Finding) -> Finding:
+    """The newer word, since when it was first found, and as sure as it ever was."""
+    return evolve(newer, at=known.at, is_sure=known.is_sure or newer.is_sure)

@@ -16,7 +16,6 @@ from persys_core.drift.classify import (
     Orphan,
     OrphanKind,
     orphan_kind,
-    turned_out_an_end,
 )
 from persys_core.drift.remedy import LISTINGS_TO_DELETE, Age, Facts, Remedy, choose_remedy
 from persys_core.model.drift import DriftAction
@@ -85,8 +84,7 @@ class DriftRemedies:
     def still_stands(self, finding: Finding) -> bool:
         """Whether the records do not explain by now what was found."""
         if finding.orphan is None:
-            status = self._view.status(finding.workload_id)
-            return status is None or not turned_out_an_end(finding, status.value)
+            return True
         workload = self._view.workload(finding.workload_id)
         assignment = self._view.assignment(finding.workload_id)
         if self._view.tombstone(finding.node_id, finding.workload_id) is not None:

@@ -5,6 +5,7 @@ Never durable: after a restart the nodes are simply listed again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 
 from attrs import frozen
@@ -31,11 +32,15 @@ class Observation:
 class Observations:
     """The newest observation per workload and node pair that is of interest."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_answer: Callable[[NodeId, AgentReport], None]) -> None:
+        """``on_answer`` hears of every answer to a question about one workload."""
         self._by_workload: dict[WorkloadId, Observation] = {}
+        self._on_answer = on_answer
 
     def record(self, workload_id: WorkloadId, observation: Observation) -> None:
         """Keep ``observation`` unless a newer one is known."""
+        if observation.by_query and observation.report is not None:
+            self._on_answer(observation.node_id, observation.report)
         known = self._by_workload.get(workload_id)
         if known is None or known.at <= observation.at or known.node_id != observation.node_id:
             self._by_workload[workload_id] = observation

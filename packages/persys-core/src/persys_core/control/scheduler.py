@@ -79,7 +79,8 @@ class Scheduler:
         self.view = ClusterView()
         self.pending = Pending(self.view)
         self.reservations = Reservations()
-        self.observations = Observations()
+        self.drift_notes = DriftNotes(self.view, config.timing.missing_grace)
+        self.observations = Observations(self.drift_notes.confirm)
         self.publisher = EventPublisher(ports.events, ports.clock)
         self.reach = NodeReach(ports, config)
         self.reads = Reads(ports.store, self.view, ports.clock)
@@ -132,7 +133,6 @@ class Scheduler:
             ports.clock,
             EvictionPolicy(window=config.liveness.lease),
         )
-        self.drift_notes = DriftNotes(self.view, config.timing.missing_grace)
         self.listing = Listing(self.view, self.observations, self._nudge, self.drift_notes)
         self._lag = LoopLag(ports.clock)
         self._leading: LeadingLoops | None = None

@@ -18,9 +18,9 @@ from attrs import frozen
 from persys_core.model.drift import DriftType
 from persys_core.model.ids import NodeId, RevisionId, WorkloadId
 from persys_core.model.observation import AgentReport, AgentState
-from persys_core.model.states import DesiredState, ObservedState, RestartPolicy, WorkloadStatus
+from persys_core.model.states import DesiredState, ObservedState, WorkloadStatus
 from persys_core.model.workload import Assignment, StatusRecord, Workload
-from persys_core.reconcile.observe import is_being_restarted, observe_report, says_gone
+from persys_core.reconcile.observe import observe_report, says_gone
 
 __all__ = [
     "COMPARISONS",
@@ -35,7 +35,7 @@ __all__ = [
     "classify",
     "excuse_of",
     "orphan_kind",
-    "turned_out_an_end",
+    "was_told_to_stop",
 ]
 
 ORPHAN_AFTER = 2
@@ -95,7 +95,10 @@ class Orphan:
 
 @frozen
 class Finding:
-    """One drift. The two statuses hold revisions where those differ."""
+    """One drift. The two statuses hold revisions where those differ.
+
+    ``is_sure``: one look is enough; else it is drift only if it lasts although nothing changes.
+    """
 
     node_id: NodeId
     workload_id: WorkloadId
@@ -104,6 +107,7 @@ class Finding:
     scheduler_status: str
     agent_status: str
     orphan: Orphan | None = None
+    is_sure: bool = True
 
 
 @frozen
@@ -163,8 +167,6 @@ _SETTLED_AS: dict[DesiredState | None, tuple[WorkloadStatus, ...]] = {
     ),
     DesiredState.STOPPED: (WorkloadStatus.STOPPED,),
 }
-
-_ENDS = (WorkloadStatus.COMPLETED, WorkloadStatus.FAILED, WorkloadStatus.RETRY_PENDING)
 
 EXCUSES: tuple[Excuse, ...] = (
     Excuse(
@@ -230,22 +232,26 @@ def _is_missing(case: _Case) -> bool:
 
 def _has_other_state(case: _Case) -> bool:
     if case.status is WorkloadStatus.RUNNING:
-        return _seen_state(case) is ObservedState.STOPPED and not _restarts_itself(case)
+        return _seen_state(case) is ObservedState.STOPPED
     report = case.sighted.report
     return report is not None and report.state is AgentState.RUNNING
 
 
-def _restarts_itself(case: _Case) -> bool:
-    """Whether its agent or runtime has it stopped for a moment, to start it again.
+def _is_sure(case: _Case, kind: DriftType) -> bool:
+    """Whether one look tells it from an end, a crash or a restart of the workload's own.
 
-    Heartbeats do not say so (nor what the agent wants of it): then its restart policy must do.
+    Only what the agent itself was told by somebody else does; a stop below the agent looks just
+    like an end.
     """
-    report, workload = case.sighted.report, case.recorded.workload
-    if report is None or workload is None:
-        return False
-    if report.desired_state is None:
-        return workload.spec.restart_policy not in (RestartPolicy.NO, None)
-    return is_being_restarted(report)
+    if kind is not DriftType.STATE_MISMATCH or case.status is WorkloadStatus.STOPPED:
+        return True
+    report = case.sighted.report
+    return case.status is WorkloadStatus.RUNNING and report is not None and was_told_to_stop(report)
+
+
+def was_told_to_stop(report: AgentReport) -> bool:
+    """Whether its agent means it to be stopped. Heartbeats do not say."""
+    return report.desired_state is DesiredState.STOPPED
 
 
 def _has_other_revision(case: _Case) -> bool:
@@ -284,7 +290,10 @@ def _finding(case: _Case, kind: DriftType) -> Finding:
     here, there = _statuses(case, kind)
     orphan = _orphan(case) if kind is DriftType.ORPHAN_ON_AGENT else None
     sighted = case.sighted
-    return Finding(sighted.node_id, sighted.workload_id, kind, sighted.at, here, there, orphan)
+    sure = _is_sure(case, kind)
+    return Finding(
+        sighted.node_id, sighted.workload_id, kind, sighted.at, here, there, orphan, sure
+    )
 
 
 def _statuses(case: _Case, kind: DriftType) -> tuple[str, str]:
@@ -311,12 +320,3 @@ def orphan_kind(workload: Workload | None, assignment: Assignment | None) -> Orp
     if workload.desired_state is DesiredState.DELETED:
         return OrphanKind.RESIDUAL
     return OrphanKind.STRAY if assignment is None else OrphanKind.DUPLICATE
-
-
-def turned_out_an_end(finding: Finding, status: StatusRecord) -> bool:
-    """Whether what looked stopped has ended or failed by itself, as the reconciler found out."""
-    return (
-        finding.type is DriftType.STATE_MISMATCH
-        and finding.scheduler_status == WorkloadStatus.RUNNING
-        and status.status in _ENDS
-    )

@@ -30,7 +30,7 @@ from persys_core.model.workload import Failure, Workload
 from persys_core.retry.failure import classify_failure
 from persys_core.retry.texts import presentable, without_secrets
 
-__all__ = ["Sighting", "is_being_restarted", "missing", "observe_report", "says_gone"]
+__all__ = ["Sighting", "missing", "observe_report", "says_gone"]
 
 
 @frozen
@@ -168,10 +168,10 @@ def _exited_well(report: AgentReport) -> bool:
     if report.metadata.get("container.exit_code") != "0":
         return False
     exited = report.metadata.get("container.state", report.message).strip() == "exited"
-    return exited and not is_being_restarted(report)
+    return exited and not _is_being_restarted(report)
 
 
-def is_being_restarted(report: AgentReport) -> bool:
+def _is_being_restarted(report: AgentReport) -> bool:
     """Whether the agent itself stopped it a moment ago, to start it again (agent defect 5).
 
     Agents note such a restart and never clear the note, so how long ago it ended counts as well.
