@@ -207,6 +207,15 @@ class FakeScheduler(control_pb2_grpc.AgentControlServicer):
         view = await self._named(request.node_id, context)
         return pb.DeleteNodeLabelResponse(accepted=True, message=f"{request.key} gone", node=view)
 
+    async def RemoveNode(
+        self, request: pb.RemoveNodeRequest, context: Context
+    ) -> pb.RemoveNodeResponse:
+        await self._enter(request, context)
+        await self._named(request.node_id, context)
+        if not request.force:
+            return pb.RemoveNodeResponse(message="it has workloads: web", workload_ids=["web"])
+        return pb.RemoveNodeResponse(accepted=True, message="removed", workload_ids=["web"])
+
     async def _named(self, node_id: str, context: Context) -> pb.NodeView:
         if node_id not in self.nodes:
             await _abort(context, _not_found("node", node_id))

@@ -16,7 +16,7 @@ VERBS = (
 
 NODE_VERBS = tuple(
     f"node {verb}"
-    for verb in ("status", "cordon", "uncordon", "drain", "undrain", "taint", "untaint", "label")
+    for verb in "status cordon uncordon drain undrain taint untaint label remove".split()
 )
 
 

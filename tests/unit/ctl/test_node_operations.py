@@ -180,10 +180,22 @@ async def test_undrain() -> None:
     assert (result.code, result.out) == (ExitCode.DONE, "n1 is in service again\n")
 
 
+@pytest.mark.asyncio
+async def test_remove() -> None:
+    """Refused in the scheduler's words while work is there; force and reason are passed on."""
+    fake = cluster()
+    result = await ask(fake, "node", "remove", "n1")
+    assert (result.code, result.err) == (ExitCode.FAILED, "error: it has workloads: web\n")
+    result = await ask(fake, "node", "remove", "n1", "--force", "--reason", "burnt")
+    assert fake.asked[-1] == pb.RemoveNodeRequest(node_id="n1", force=True, reason="burnt")
+    assert (result.code, result.out) == (ExitCode.DONE, "n1: removed\n")
+
+
 @pytest.mark.parametrize(
     "argv",
     [
-        ("drain", "x"), ("drain", "x", "--wait"), ("undrain", "x"), ("taint", "x", "gpu"),
+        ("drain", "x"), ("drain", "x", "--wait"), ("undrain", "x"), ("remove", "x"),
+        ("taint", "x", "gpu"),
         ("untaint", "x", "gpu"), ("label", "x", "a=1", "b-"), ("status", "x"),
     ],
 )  # fmt: skip

@@ -22,6 +22,7 @@ from persys_core.control.answers import (
     DrainProgress,
     Freshness,
     HeartbeatAnswer,
+    NodeRemoval,
     NodeView,
     Plan,
     RegisterAnswer,
@@ -36,6 +37,7 @@ from persys_core.control.requests import (
     NodeLabelChange,
     NodeTaintChange,
     RegisterNode,
+    RemoveNode,
 )
 from persys_core.memory.event_log import MemoryEventLog
 from persys_core.model.drift import DriftAction, DriftRecord, DriftType
@@ -158,6 +160,7 @@ class FakeScheduler:
     summary_shown: ClusterSummary = field(factory=summary)
     fresh: Freshness = FRESH
     progress_shown: DrainProgress = field(factory=progress)
+    removal_shown: NodeRemoval = NodeRemoval(True)
 
     async def register_node(self, request: RegisterNode) -> RegisterAnswer:
         reason = "registered" if self.accepted else "scheduler degraded/recovery mode"
@@ -207,6 +210,9 @@ class FakeScheduler:
     async def label(self, request: NodeLabelChange) -> NodeView:
         kept = {} if request.value is None else {request.key: request.value}
         return await self._answer(request, node_view(intent=OperatorIntent(labels=kept)))
+
+    async def remove(self, request: RemoveNode) -> NodeRemoval:
+        return await self._answer(request, self.removal_shown)
 
     async def progress(self, node_id: str) -> DrainProgress:
         return await self._answer(node_id, self.progress_shown)

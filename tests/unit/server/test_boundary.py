@@ -238,7 +238,9 @@ async def test_bytes_that_are_no_message_are_bad_input(
         assert at.served() == {(method, "InvalidArgument"): 1}
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "no message of this type" in str(caught.value.details())
-    assert [record for record in caplog.records if record.exc_info] == []
+    # grpcio may still report to asyncio's log about the closed loop of an earlier test.
+    ours = [record for record in caplog.records if record.name != "asyncio"]
+    assert [record for record in ours if record.exc_info] == []
 
 
 async def _sent_raw(channel: grpc.aio.Channel, path: str, raw: bytes, *, stream: bool) -> None:

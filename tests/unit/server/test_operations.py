@@ -9,11 +9,13 @@ from typing import Any
 import grpc
 import pytest
 
+from persys_core.control.answers import NodeRemoval
 from persys_core.control.requests import (
     DrainNode,
     NodeIntentChange,
     NodeLabelChange,
     NodeTaintChange,
+    RemoveNode,
 )
 from persys_core.model.errors import FrozenError, NotFoundError, RefusedError
 from persys_core.model.node import OperatorIntent
@@ -57,12 +59,16 @@ def delete_label(**fields: Any) -> Call:
     return lambda at: at.stub.DeleteNodeLabel(request)
 
 
+def remove(**fields: Any) -> Call:
+    return lambda at: at.stub.RemoveNode(pb.RemoveNodeRequest(**({"node_id": "n1"} | fields)))
+
+
 def ask_progress(node_id: str = "n1") -> Call:
     request = pb.GetDrainProgressRequest(node_id=node_id)
     return lambda at: at.stub.GetDrainProgress(request)
 
 
-ORDERS = [drain(), undrain(), taint(), untaint(), set_label(), delete_label()]
+ORDERS = [drain(), undrain(), taint(), untaint(), set_label(), delete_label(), remove()]
 
 
 @pytest.mark.asyncio
@@ -96,6 +102,30 @@ async def test_a_drain_is_ended() -> None:
         assert at.scheduler.asked == [NodeIntentChange("n1", "done")]
         assert (answer.accepted, answer.node.draining) == (True, False)
         assert answer.message.startswith("in service")
+
+
+@pytest.mark.parametrize(
+    ("removal", "words"),
+    [
+        (NodeRemoval(True), "removed"),
+        (NodeRemoval(True, beats=True),
+         "removed; its agent still beats and will register again: stop it"),
+        (NodeRemoval(True, ("a", "b"), ("c",)),
+         "removed; it had 2 assigned (a, b); 1 not yet deleted there (c): what is to run is placed"
+         " elsewhere"),
+        (NodeRemoval(False, tuple("abcdefg")),
+         "n1 has workloads: 7 assigned (a, b, c, d, e, …); drain the node, stop or delete what"
+         " rests there, or remove it by force if the machine is gone for good"),
+    ],
+)  # fmt: skip
+@pytest.mark.asyncio
+async def test_a_removal_says_what_stood_in_the_way(removal: NodeRemoval, words: str) -> None:
+    """The order goes in; the workloads come back by name, and what to do next."""
+    async with loopback(FakeScheduler(removal_shown=removal)) as at:
+        answer = await remove(reason="burnt", force=True)(at)
+        assert at.scheduler.asked == [RemoveNode(NodeIntentChange("n1", "burnt"), force=True)]
+        assert (answer.accepted, answer.message) == (removal.accepted, words)
+        assert list(answer.workload_ids) == [*removal.assigned, *removal.owed]
 
 
 @pytest.mark.asyncio
@@ -192,12 +222,13 @@ def test_a_label_of_the_agent_shows_again() -> None:
 LONG = "a" * 254
 WRONG: list[tuple[Call, str]] = [
     *((order(node_id=""), "node_id")
-      for order in (drain, undrain, taint, untaint, set_label, delete_label, ask_progress)),
+      for order in (drain, undrain, taint, untaint, set_label, delete_label, ask_progress, remove)),
     (drain(reason="a\0b"), "reason"),
     (drain(deadline_seconds=-1), "deadline_seconds"),
     (drain(deadline_seconds=2**62), "deadline_seconds"),
     (drain(force=True), "force"),
     (undrain(reason="a\0b"), "reason"),
+    (remove(reason="a\0b"), "reason"),
     *((taint(key=key), "taint.key") for key in ("", "a b", "a=b", "a:b", "a,b", "-a", LONG)),
     *((taint(value=value), "taint.value") for value in ("a b", "a:b", "a,b", "a=b", LONG)),
     (taint(effect="NoRun"), "taint.effect"),

@@ -418,9 +418,9 @@ async def test_every_rpc_of_the_contract_is_served_or_refused_with_a_way_out() -
     assert own | set(LATER) == names
     assert not own & set(LATER)
     async with loopback() as at:
-        error = await refused(at.stub.RemoveNode(pb.RemoveNodeRequest(node_id="n1")))
+        error = await refused(at.stub.FenceNode(pb.FenceNodeRequest(node_id="n1")))
         assert error.code() is grpc.StatusCode.UNIMPLEMENTED
-        assert "CordonNode" in str(error.details())
+        assert "exclusive volumes" in str(error.details())
         stream = at.stub.ControlStream(iter([pb.ControlMessage()]))
         error = await refused(anext(aiter(stream)))
         assert error.code() is grpc.StatusCode.UNIMPLEMENTED

@@ -35,6 +35,11 @@ class NodeOperations:
         request = pb.UndrainNodeRequest(node_id=node_id, reason=reason)
         return await self._ask(self._stub.UndrainNode, request)
 
+    async def remove(self, node_id: str, reason: str, *, force: bool) -> pb.RemoveNodeResponse:
+        """Forget a node."""
+        request = pb.RemoveNodeRequest(node_id=node_id, reason=reason, force=force)
+        return await self._ask(self._stub.RemoveNode, request)
+
     async def drain_progress(self, node_id: str) -> pb.GetDrainProgressResponse:
         """How far a drain is."""
         request = pb.GetDrainProgressRequest(node_id=node_id)

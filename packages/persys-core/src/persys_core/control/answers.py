@@ -27,6 +27,7 @@ __all__ = [
     "DrainProgress",
     "Freshness",
     "HeartbeatAnswer",
+    "NodeRemoval",
     "NodeView",
     "Plan",
     "RegisterAnswer",
@@ -142,6 +143,17 @@ class DrainProgress:
     blocked: tuple[DrainBlocker, ...] = ()
     deadline_at: datetime | None = None
     force: bool = False
+
+
+@frozen
+class NodeRemoval:
+    """Whether a node was forgotten: ``assigned`` and ``owed`` stood in the way or, where it was
+    forced, lost their node. ``beats``: its agent still does, and so registers again."""
+
+    accepted: bool
+    assigned: tuple[WorkloadId, ...] = ()
+    owed: tuple[WorkloadId, ...] = ()
+    beats: bool = False
 
 
 @frozen

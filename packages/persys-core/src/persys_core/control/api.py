@@ -18,6 +18,7 @@ from persys_core.control.answers import (
     DrainProgress,
     Freshness,
     HeartbeatAnswer,
+    NodeRemoval,
     NodeView,
     Plan,
     RegisterAnswer,
@@ -32,6 +33,7 @@ from persys_core.control.requests import (
     NodeLabelChange,
     NodeTaintChange,
     RegisterNode,
+    RemoveNode,
 )
 from persys_core.model.drift import DriftRecord
 from persys_core.model.ids import NodeId, StoreRevision, WorkloadId
@@ -103,6 +105,10 @@ class NodeOperationsApi(Protocol):
 
     async def label(self, request: NodeLabelChange) -> NodeView:
         """Set or take away an operator's label; RefusedError for a label of the agent."""
+        ...
+
+    async def remove(self, request: RemoveNode) -> NodeRemoval:
+        """Forget the node, unless work holds it there and ``force`` is not set; NotFoundError."""
         ...
 
     async def progress(self, node_id: NodeId) -> DrainProgress:

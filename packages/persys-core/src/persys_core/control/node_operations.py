@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from attrs import frozen
+from attrs import evolve, frozen
 
-from persys_core.control.answers import DrainBlocker, DrainProgress, NodeView
+from persys_core.control.answers import DrainBlocker, DrainProgress, NodeRemoval, NodeView
 from persys_core.control.committer import Committer
 from persys_core.control.events import EventPublisher
 from persys_core.control.leaving_work import work_to_leave
@@ -24,6 +24,7 @@ from persys_core.control.requests import (
     NodeIntentChange,
     NodeLabelChange,
     NodeTaintChange,
+    RemoveNode,
 )
 from persys_core.control.view import ClusterView
 from persys_core.model.errors import NotFoundError, RefusedError
@@ -33,6 +34,7 @@ from persys_core.model.node import DrainOrder, Node, Taint
 from persys_core.model.states import TaintEffect
 from persys_core.model.workload import Workload
 from persys_core.nodes import operations
+from persys_core.nodes.liveness import NodeCondition
 from persys_core.nodes.operations import Refusal
 from persys_core.placement.ledger import Transaction
 from persys_core.ports.clock import Clock
@@ -145,6 +147,22 @@ class NodeOperations:
             {"key": request.key, "value": value},
         )
 
+    async def remove(self, request: RemoveNode) -> NodeRemoval:
+        """Forget a node. Work that it had is placed elsewhere by the reconciler, and deletes that
+        it owes end with it: who forces this answers for copies that may still run."""
+        node_id = request.change.node_id
+        self._require_writable()
+        await self._reads.through(Key.node(node_id))
+        removal = await self._committer.transact(lambda: self._removed(node_id, request.force))
+        if removal.accepted:
+            self._events.publish(
+                EventType.NODE_LEFT,
+                node_id=node_id,
+                reason=request.change.reason or "removed by an operator",
+                details={"source": request.change.actor, "force": str(request.force).lower()},
+            )
+        return removal
+
     async def progress(self, node_id: NodeId) -> DrainProgress:
         """What left a node, what remains and what cannot leave, and why."""
         await self._reads.through(Key.node(node_id))
@@ -193,6 +211,25 @@ class NodeOperations:
                 details={"source": change.actor, **(details or {})},
             )
         return self._node_views.of(change.node_id)
+
+    def _removed(self, node_id: NodeId, force: bool) -> tuple[Transaction, NodeRemoval]:
+        stored = self._view.node(node_id)
+        if stored is None:
+            raise NotFoundError("node", node_id)
+        removal = NodeRemoval(
+            accepted=True,
+            assigned=tuple(sorted(self._view.assigned_to(node_id))),
+            owed=tuple(sorted(self._view.buried_at(node_id))),
+            beats=self._node_views.condition(node_id) is NodeCondition.READY,
+        )
+        # Work that is just being given to the node changes its ledger, and one of the two loses.
+        key, ledger = Key.allocation(node_id), self._view.allocation(node_id)
+        tx = Transaction().expecting(Key.node(node_id), stored).expecting(key, ledger)
+        if not removal.assigned and not removal.owed:
+            return tx.delete(Key.node(node_id), stored).delete(key, ledger), removal
+        if not force:
+            return tx, evolve(removal, accepted=False)
+        return tx.delete(Key.node(node_id), stored), removal
 
     def _decided(self, node_id: NodeId, decide: Decide) -> tuple[Transaction, bool]:
         stored = self._view.node(node_id)

@@ -27,6 +27,7 @@ __all__ = [
     "NodeLabelChange",
     "NodeTaintChange",
     "RegisterNode",
+    "RemoveNode",
 ]
 
 
@@ -122,6 +123,14 @@ class DrainNode:
 
     change: NodeIntentChange
     deadline: timedelta | None = None
+    force: bool = False
+
+
+@frozen
+class RemoveNode:
+    """Forget a node; with ``force`` although work is assigned to it or it owes deletes."""
+
+    change: NodeIntentChange
     force: bool = False
 
 

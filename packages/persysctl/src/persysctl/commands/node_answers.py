@@ -21,6 +21,7 @@ NodeAnswer: TypeAlias = (
     | pb.UntaintNodeResponse
     | pb.SetNodeLabelResponse
     | pb.DeleteNodeLabelResponse
+    | pb.RemoveNodeResponse
 )
 
 

@@ -14,6 +14,7 @@ from persys_core.control.requests import (
     NodeIntentChange,
     NodeLabelChange,
     NodeTaintChange,
+    RemoveNode,
 )
 from persys_core.model.states import TaintEffect
 from persys_proto.control.v1 import control_pb2 as pb
@@ -25,6 +26,7 @@ __all__ = [
     "drain_node",
     "drained_node",
     "intent_change",
+    "remove_node",
     "set_label",
     "taint_node",
     "untaint_node",
@@ -68,6 +70,14 @@ def drained_node(message: pb.GetDrainProgressRequest) -> str:
     node_id = fields.existing_id("node_id", message.node_id)
     fields.finish()
     return node_id
+
+
+def remove_node(message: pb.RemoveNodeRequest, actor: str) -> RemoveNode:
+    """A node to forget."""
+    fields = Fields()
+    change = _change(fields, message.node_id, actor, message.reason)
+    fields.finish()
+    return RemoveNode(change, message.force)
 
 
 def taint_node(message: pb.TaintNodeRequest, actor: str) -> NodeTaintChange:

@@ -6,7 +6,7 @@ again and changes nothing.
 
 from __future__ import annotations
 
-from persys_core.control.answers import DrainProgress, NodeView
+from persys_core.control.answers import DrainProgress, NodeRemoval, NodeView
 from persys_core.control.requests import NodeLabelChange, NodeTaintChange
 from persys_core.model.event import capped
 from persys_core.model.states import TaintEffect
@@ -20,9 +20,12 @@ __all__ = [
     "drain_response",
     "label_deleted_words",
     "label_set_words",
+    "removal_response",
     "taint_words",
     "untaint_words",
 ]
+
+_NAMED = 5
 
 
 def drain_response(view: NodeView, progress: DrainProgress) -> pb.DrainNodeResponse:
@@ -50,6 +53,31 @@ def drain_progress(progress: DrainProgress) -> pb.GetDrainProgressResponse:
         deadline_at=timestamp(progress.deadline_at),
         force=progress.force,
     )
+
+
+def removal_response(node_id: str, removal: NodeRemoval) -> pb.RemoveNodeResponse:
+    """The answer to RemoveNode."""
+    return pb.RemoveNodeResponse(
+        accepted=removal.accepted,
+        message=_removal_words(node_id, removal),
+        workload_ids=sorted({*removal.assigned, *removal.owed}),
+    )
+
+
+def _removal_words(node_id: str, removal: NodeRemoval) -> str:
+    held = "; ".join(
+        f"{len(ids)} {what} ({', '.join(ids[:_NAMED])}{', …' if len(ids) > _NAMED else ''})"
+        for ids, what in ((removal.assigned, "assigned"), (removal.owed, "not yet deleted there"))
+        if ids
+    )
+    if not removal.accepted:
+        return (
+            f"{node_id} has workloads: {held}; drain the node, stop or delete what rests there, or"
+            " remove it by force if the machine is gone for good"
+        )
+    lost = f"; it had {held}: what is to run is placed elsewhere" if held else ""
+    back = "; its agent still beats and will register again: stop it" if removal.beats else ""
+    return f"removed{lost}{back}"
 
 
 def taint_words(request: NodeTaintChange) -> str:

@@ -30,8 +30,6 @@ LATER: Mapping[str, str] = {
     "DeleteBucket": _BUCKETS,
     "GetBucketAccess": _BUCKETS,
     "ListBucketObjects": _BUCKETS,
-    "RemoveNode": "will forget a node that is gone for good; until then CordonNode keeps work off"
-    " it, and DeleteWorkload with force drops what it owes",
     "FenceNode": "will let exclusive volumes move away from a node; this release never moves them",
     "ImportFromAgents": "will rebuild lost records from what agents run; until then bring the"
     " store's data back from a backup",

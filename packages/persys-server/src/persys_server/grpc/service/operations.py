@@ -64,6 +64,13 @@ class OperationRpcs(control_pb2_grpc.AgentControlServicer):
         """How far a drain is, and what cannot leave."""
         return told.drain_progress(await self.nodes.progress(asked.drained_node(request)))
 
+    async def RemoveNode(
+        self, request: pb.RemoveNodeRequest, context: Context
+    ) -> pb.RemoveNodeResponse:
+        """Forget a node that is gone for good."""
+        order = asked.remove_node(request, _ACTOR)
+        return told.removal_response(order.change.node_id, await self.nodes.remove(order))
+
     async def TaintNode(
         self, request: pb.TaintNodeRequest, context: Context
     ) -> pb.TaintNodeResponse:
