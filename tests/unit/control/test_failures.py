@@ -10,7 +10,7 @@ from attrs import evolve
 
 from persys_core.model.node import Node
 from persys_core.model.resources import Resources
-from persys_core.model.spec import ComposeSpec, WorkloadSpec
+from persys_core.model.spec import ComposeSpec, ContainerSpec, WorkloadSpec
 from persys_core.model.states import DesiredState, WorkloadType
 from persys_core.model.workload import FailureKind
 from persys_core.ports.agents import Agents, ApplyOutcome, ApplyRequest, Refused
@@ -33,6 +33,22 @@ class InvalidSpecAgents:
         """Refuse."""
         InvalidSpecAgents.applies += 1
         return Refused("[INVALID_SPEC] image name is malformed", "invalid_spec")
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._agents, name)
+
+
+class RefusesBadImages:
+    """Agents that refuse whatever asks for the image ``bad``, a stop of it too."""
+
+    def __init__(self, agents: Agents) -> None:
+        self._agents = agents
+
+    async def apply(self, node: Node, request: ApplyRequest, timeout: timedelta) -> ApplyOutcome:
+        """Refuse the image, pass on the rest."""
+        if isinstance(request.spec.body, ContainerSpec) and request.spec.body.image == "bad":
+            return Refused("[INVALID_SPEC] image name is malformed", "invalid_spec")
+        return await self._agents.apply(node, request, timeout)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._agents, name)
@@ -256,3 +272,37 @@ async def test_reapply_backs_off(clock: VirtualClock) -> None:
             del model
             await driver.clock.sleep(timedelta(seconds=1))
         assert driver.calls("apply", "w") <= 5
+
+
+@virtual_time()
+async def test_a_failed_update_holds_its_share_while_the_old_revision_runs(
+    clock: VirtualClock,
+) -> None:
+    """Given up is the new revision; the old one runs on, since the agent refuses the stop as well,
+    so nothing else may be placed on its share."""
+    async with running_cluster(
+        clock, machine("n1"), wrap_agents=lambda agents: cast(Agents, RefusesBadImages(agents))
+    ) as driver:
+        await driver.apply("w", container(cpu=3000))
+        await driver.wait(seconds=20)
+        await driver.apply("w", container("bad", cpu=3000))
+        await driver.wait(minutes=5)
+        assert await driver.status("w") == "Failed"
+        await driver.apply("other", container(cpu=3000))
+        await driver.wait(minutes=2)
+        assert list(driver.cluster.machines.model("n1").running(clock.now())) == ["w"]
+        assert await driver.status("other") == "Pending"
+
+
+@virtual_time()
+async def test_what_failed_and_rests_holds_no_share(clock: VirtualClock) -> None:
+    """A start that was refused for good leaves its room to others."""
+    async with running_cluster(
+        clock, machine("n1"), wrap_agents=lambda agents: cast(Agents, RefusesBadImages(agents))
+    ) as driver:
+        await driver.apply("w", container("bad", cpu=3000))
+        await driver.wait(minutes=1)
+        assert await driver.status("w") == "Failed"
+        await driver.apply("other", container(cpu=3000))
+        await driver.wait(seconds=20)
+        assert await driver.status("other") == "Running"

@@ -16,7 +16,7 @@ from persys_core.placement import ledger
 from persys_core.placement.ledger import Transaction
 from persys_core.ports.cluster_store import Key
 from persys_core.reconcile import transitions
-from persys_core.reconcile.situation import Charge, Outlook
+from persys_core.reconcile.situation import AT_REST, Charge, Outlook
 from persys_core.retry.failure import is_node_bound
 from persys_core.retry.machine import Verdict
 
@@ -141,7 +141,8 @@ class RecordSteps:
             return True, self._term.until(case.status.retry.next_at, timedelta(seconds=5))
         tx = case.transaction(status)
         if status.retry.exhausted:
-            tx = self._released(tx, case)
+            # An older revision may run on; then its share is free once it is seen at rest.
+            tx = self._released(tx, case) if case.situation.observed in AT_REST else tx
         elif self._should_leave(case, failure):
             tx = self._left(tx, case, failure)
         if not await self._term.commit(tx):

@@ -16,7 +16,7 @@ from persys_core.model.states import ObservedState
 from persys_core.nodes.leaving import Leaving
 from persys_core.nodes.liveness import NodeCondition
 from persys_core.reconcile.actions import Action
-from persys_core.reconcile.situation import Charge, Outlook, Situation
+from persys_core.reconcile.situation import AT_REST, Charge, Outlook, Situation
 
 __all__ = ["RULES", "Rule", "decide"]
 
@@ -53,9 +53,7 @@ _GONE = _node(NodeCondition.GONE)
 _LOST = _node(NodeCondition.LOST)
 _SILENT = _node(NodeCondition.NOT_READY, NodeCondition.LOST)
 _RUNS_AS_WISHED = _all(_observed(ObservedState.RUNNING), lambda s: s.revision_matches)
-_AT_REST = _observed(
-    ObservedState.STOPPED, ObservedState.COMPLETED, ObservedState.FAILED, ObservedState.MISSING
-)
+_AT_REST = _observed(*AT_REST)
 _UNHEARD = _observed(ObservedState.MISSING, ObservedState.UNKNOWN)
 
 

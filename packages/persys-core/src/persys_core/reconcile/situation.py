@@ -19,6 +19,7 @@ from persys_core.nodes.liveness import NodeCondition
 from persys_core.reconcile.observe import Sighting
 
 __all__ = [
+    "AT_REST",
     "Charge",
     "Circumstances",
     "Known",
@@ -31,6 +32,12 @@ __all__ = [
     "is_underway",
     "outlook_of",
 ]
+
+
+AT_REST = frozenset((
+    ObservedState.STOPPED, ObservedState.COMPLETED, ObservedState.FAILED, ObservedState.MISSING
+))  # fmt: skip
+"""Sightings of what uses nothing of its node."""
 
 
 class Charge(StrEnum):
@@ -256,6 +263,8 @@ def _is_recorded(
     if assignment is None:
         return status.status is WorkloadStatus.STOPPED or status.status in _TERMINAL
     if seen is None:
+        return False
+    if status.status is WorkloadStatus.FAILED and not assignment.released:
         return False
     terminal = status.status in _TERMINAL
     right_status = terminal or status.status is _EXPECTED_STATUS.get(seen.sighting.state)
