@@ -3,10 +3,11 @@
 import asyncio
 from datetime import timedelta
 
+import pytest
 from attrs import evolve
 
 from persys_core.control.config import SchedulerConfig
-from persys_core.control.requests import Heartbeat, NodeIntentChange
+from persys_core.control.requests import Heartbeat, NodeIntentChange, NodeLabelChange
 from persys_core.model.observation import AgentReport, AgentState
 from persys_core.model.states import NodeStatus
 from persys_core.nodes.liveness import LivenessPolicy
@@ -37,6 +38,23 @@ async def test_new_leader_gives_every_node_a_fresh_lease(clock: VirtualClock) ->
         assert await _node_status(driver) is NodeStatus.READY
         await driver.wait(seconds=4)
         assert await _node_status(driver) is NodeStatus.NOT_READY
+
+
+@virtual_time()
+async def test_a_record_that_changes_while_the_lease_is_over_takes_no_node_away(
+    clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine registers anew between the end of its lease and its next beat, faster than the
+    monitor looks: it is Ready, and placement sees it so."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        scheduler = driver.cluster.replicas[0].scheduler
+        change = NodeLabelChange(NodeIntentChange("n1"), "rack", "r2")
+        with monkeypatch.context() as over:
+            over.setattr(type(scheduler.ports.liveness), "is_alive", lambda *_: False)
+            await scheduler.nodes.label(change)
+        await driver.apply("w")
+        await driver.wait(seconds=20)
+        assert await driver.status("w") == "Running"
 
 
 @virtual_time()

@@ -173,3 +173,13 @@ async def test_a_plan_revision_is_one_plans(revision: str, stdin: str, text: str
     result = await ask(fake, "apply", "-f", "-", f"--plan-revision={revision}", stdin=stdin)
     assert (result.code, fake.asked) == (ExitCode.USAGE_OR_CONNECTION, [])
     assert text in result.err
+
+
+@pytest.mark.parametrize("given", ["-1", "99999999999", "many", "1.5", ""])
+@pytest.mark.asyncio
+async def test_a_number_of_examples_that_is_none(given: str) -> None:
+    """Said before anything is asked."""
+    fake = FakeScheduler()
+    result = await ask(fake, "plan", "-f", "-", f"--examples={given}", stdin=WEB)
+    assert (result.code, fake.asked) == (ExitCode.USAGE_OR_CONNECTION, [])
+    assert "is not a number from 0 to 9999" in result.err

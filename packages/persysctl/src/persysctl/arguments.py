@@ -23,6 +23,7 @@ __all__ = [
     "Verbs",
     "add_wait_options",
     "duration",
+    "example_count",
     "filled",
     "kind_and_ids",
     "one_id",
@@ -89,6 +90,13 @@ def filled(text: str) -> str:
     if not text.strip():
         raise argparse.ArgumentTypeError("is empty; give a value, or leave the option out")
     return text
+
+
+def example_count(text: str) -> int:
+    """The type of the option that asks for so many example nodes per reason."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 4):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 9999")
+    return int(text)
 
 
 def plan_revision(text: str) -> int:

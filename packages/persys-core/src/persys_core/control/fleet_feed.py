@@ -39,10 +39,17 @@ class FleetFeed:
         view.listen(self._on_change)
 
     def set_alive(self, node_id: NodeId, *, alive: bool) -> None:
-        """Liveness is not a record: the node monitor brings it."""
+        """Liveness is not a record: the node monitor brings it, whether it changed or not."""
+        if self._fleet.is_alive(node_id) is alive:
+            return
         self._fleet.set_alive(node_id, alive)
         if alive:
             self._on_capacity()
+
+    def is_alive(self, node_id: NodeId) -> bool:
+        """Whether placement counts the node as alive; a change of its record may have ended that,
+        so nobody keeps a copy of it."""
+        return self._fleet.is_alive(node_id)
 
     def set_usage(self, usage: NodeUsage) -> None:
         """What a node measured of itself: it only scores, and ends by itself."""

@@ -43,7 +43,6 @@ class NodeMonitor:
     _policy: EvictionPolicy
 
     _conditions: dict[NodeId, NodeCondition] = field(factory=dict, init=False)
-    _alive: dict[NodeId, bool] = field(factory=dict, init=False)
     _told: set[tuple[NodeId, EventType]] = field(factory=set, init=False)
     _evictions: EvictionState = field(factory=EvictionState, init=False)
     on_condition: Callable[[NodeId], None] | None = field(default=None, init=False)
@@ -59,14 +58,14 @@ class NodeMonitor:
 
     def heard(self, node_id: NodeId) -> None:
         """The node gave a sign of life: what that changes is not left to the next tick."""
-        if self._alive.get(node_id) is not True:
+        if not self._feed.is_alive(node_id):
             self._follow(node_id)
 
     async def tick(self) -> None:
         """One look at all nodes."""
         for node_id in list(self._view.all(Kind.NODE)):
             self._follow(node_id)
-        for gone in [node for node in self._alive if self._view.node(node) is None]:
+        for gone in [node for node in self._conditions if self._view.node(node) is None]:
             await self._forget(gone)
         self._release_lost()
         if self.on_condition is not None:
@@ -100,7 +99,6 @@ class NodeMonitor:
 
     async def _forget(self, node_id: NodeId) -> None:
         """The node left the cluster: its connection is closed, its work is looked at."""
-        self._alive.pop(node_id, None)
         self._conditions.pop(node_id, None)
         await self._agents.forget(node_id)
         await self._liveness.forget(node_id)
@@ -109,10 +107,7 @@ class NodeMonitor:
 
     def _follow(self, node_id: NodeId) -> None:
         condition = self._node_views.condition(node_id)
-        alive = condition is NodeCondition.READY
-        if self._alive.get(node_id) is not alive:
-            self._alive[node_id] = alive
-            self._feed.set_alive(node_id, alive=alive)
+        self._feed.set_alive(node_id, alive=condition is NodeCondition.READY)
         before = self._conditions.get(node_id)
         self._conditions[node_id] = condition
         if before is condition or self.on_condition is None:

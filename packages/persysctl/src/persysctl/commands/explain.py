@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from persysctl.arguments import WORKLOAD_WORDS, Verbs, kind_and_ids, one_id
+from persysctl.arguments import WORKLOAD_WORDS, Verbs, example_count, kind_and_ids, one_id
 from persysctl.context import Context
 from persysctl.exit_codes import ExitCode
 from persysctl.output.explanation import explanation_tables
@@ -25,12 +25,16 @@ def add(verbs: Verbs) -> None:
     )
     parser.add_argument("target", nargs="+", metavar="ID", help="the workload")
     parser.add_argument(
-        "--examples", type=int, default=3, metavar="N", help="example nodes per reason (3)"
+        "--examples",
+        type=example_count,
+        default=3,
+        metavar="N",
+        help="example nodes per reason (3)",
     )
 
 
 async def _run(context: Context, args: argparse.Namespace) -> ExitCode:
-    response = await context.client.explain(_workload_id(args.target), max(0, args.examples))
+    response = await context.client.explain(_workload_id(args.target), args.examples)
     context.warn_if_stale(response)
     explanation, wide = response.explanation, context.output.is_wide
     context.output.show(

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from persys_proto.control.v1 import control_pb2 as pb
-from persysctl.arguments import Verbs
+from persysctl.arguments import Verbs, example_count
 from persysctl.commands.planned import Planned, add_files_option, plan_all
 from persysctl.context import Context
 from persysctl.exit_codes import ExitCode
@@ -38,12 +38,16 @@ def add(verbs: Verbs) -> None:
     )
     add_files_option(parser)
     parser.add_argument(
-        "--examples", type=int, default=3, metavar="N", help="example nodes per reason (3)"
+        "--examples",
+        type=example_count,
+        default=3,
+        metavar="N",
+        help="example nodes per reason (3)",
     )
 
 
 async def _run(context: Context, args: argparse.Namespace) -> ExitCode:
-    found = await plan_all(context, args, max(0, args.examples))
+    found = await plan_all(context, args, args.examples)
     context.output.show(
         {"items": [each.as_plain() for each in found]}, lambda: _tables(context, found)
     )
