@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from attrs import field, frozen
 
+from persys_core.control.announced import Announced
 from persys_core.control.answers import HeartbeatAnswer, RegisterAnswer
 from persys_core.control.committer import Committer
 from persys_core.control.config import SchedulerConfig, SchedulerPorts
@@ -57,6 +58,7 @@ class NodeAdmission:
     _config: SchedulerConfig
     _on_usage: Callable[[NodeUsage], None]
     _on_heard: Callable[[NodeId], None]
+    _announced: Announced
 
     _beats: dict[NodeId, BeatMemory] = field(factory=dict, init=False)
 
@@ -64,6 +66,7 @@ class NodeAdmission:
         """Add or renew a node; see ``AdmissionApi.register_node``."""
         _validate(request)
         if self._modes.is_frozen:
+            self._announced.note(request)
             return self._refused(FROZEN_REASON)
         new = self._view.node(request.node_id) is None
         try:
@@ -82,6 +85,8 @@ class NodeAdmission:
         """A node is alive; see ``AdmissionApi.heartbeat``."""
         now = self._ports.clock.now()
         if self._modes.is_frozen:
+            if self._has_to_present_itself(beat.node_id):
+                return HeartbeatAnswer(False, False, now, known=False)
             return HeartbeatAnswer(True, self._modes.tells_drain(now), now + FROZEN_LEASE)
         if not await self._is_known(beat.node_id):
             return HeartbeatAnswer(False, False, now, known=False)
@@ -91,6 +96,11 @@ class NodeAdmission:
         node = self._view.node(beat.node_id)
         draining = node is not None and node.value.intent.draining
         return HeartbeatAnswer(True, draining, expires)
+
+    def _has_to_present_itself(self, node_id: NodeId) -> bool:
+        """In recovery only a registration tells where an agent listens, which an import needs."""
+        known = self._view.node(node_id) is not None or node_id in self._announced
+        return self._modes.state.is_recovery and not known
 
     # Registration
 

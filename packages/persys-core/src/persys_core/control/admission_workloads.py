@@ -171,6 +171,8 @@ class WorkloadAdmission:
         now = self._clock.now()
         if stored.value.desired_state is DesiredState.DELETED:
             raise RefusedError(f'workload "{workload_id}" is being deleted; nothing to retry')
+        if stored.value.imported is not None:
+            raise RefusedError(f'workload "{workload_id}": {transitions.IMPORT_ADVICE}')
         status = transitions.retried(self._status_of(stored.value, now), now)
         tx = Transaction().expecting(Key.workload(workload_id), stored)
         tx = tx.expecting(Key.assignment(workload_id), self._view.assignment(workload_id))

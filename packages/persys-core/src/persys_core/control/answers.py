@@ -16,6 +16,7 @@ from persys_core.model.states import NodeStatus, OperatingMode
 from persys_core.model.usage import NodeUsage, WorkloadUsage
 from persys_core.model.workload import Assignment, StatusRecord, Workload
 from persys_core.placement.explain import Explanation
+from persys_core.recovery.plan import ImportItem
 
 __all__ = [
     "ApplyAnswer",
@@ -27,6 +28,7 @@ __all__ = [
     "DrainProgress",
     "Freshness",
     "HeartbeatAnswer",
+    "ImportAnswer",
     "NodeRemoval",
     "NodeView",
     "Plan",
@@ -154,6 +156,18 @@ class NodeRemoval:
     assigned: tuple[WorkloadId, ...] = ()
     owed: tuple[WorkloadId, ...] = ()
     beats: bool = False
+
+
+@frozen
+class ImportAnswer:
+    """What an import did, or would do. ``silent``: the nodes that gave no full list, and why; what
+    they run is not in ``items`` and must not be taken for absent. ``mode``: the mode afterwards."""
+
+    items: tuple[ImportItem, ...]
+    listed: tuple[NodeId, ...]
+    silent: Mapping[NodeId, str]
+    dry_run: bool
+    mode: OperatingMode
 
 
 @frozen

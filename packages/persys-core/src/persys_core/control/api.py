@@ -18,6 +18,7 @@ from persys_core.control.answers import (
     DrainProgress,
     Freshness,
     HeartbeatAnswer,
+    ImportAnswer,
     NodeRemoval,
     NodeView,
     Plan,
@@ -25,10 +26,12 @@ from persys_core.control.answers import (
     WorkloadView,
 )
 from persys_core.control.requests import (
+    AcknowledgeEmpty,
     ApplyWorkload,
     AutomationSuggestion,
     DrainNode,
     Heartbeat,
+    ImportFromAgents,
     NodeIntentChange,
     NodeLabelChange,
     NodeTaintChange,
@@ -37,9 +40,10 @@ from persys_core.control.requests import (
 )
 from persys_core.model.drift import DriftRecord
 from persys_core.model.ids import NodeId, StoreRevision, WorkloadId
+from persys_core.model.states import OperatingMode
 from persys_core.placement.explain import Explanation
 
-__all__ = ["AdmissionApi", "AutomationApi", "NodeOperationsApi", "QueriesApi"]
+__all__ = ["AdmissionApi", "AutomationApi", "NodeOperationsApi", "QueriesApi", "RecoveryApi"]
 
 
 class AdmissionApi(Protocol):
@@ -113,6 +117,21 @@ class NodeOperationsApi(Protocol):
 
     async def progress(self, node_id: NodeId) -> DrainProgress:
         """What left a node, what remains and what cannot leave, and why; NotFoundError."""
+        ...
+
+
+class RecoveryApi(Protocol):
+    """How an operator leads the cluster out of recovery. One order at a time: RefusedError."""
+
+    async def import_from_agents(self, order: ImportFromAgents) -> ImportAnswer:
+        """Rebuild records from what agents run. In recovery this ends it once every known node
+        gave its list; in normal mode it takes what is older than the records. NotFoundError for a
+        node that is not known, RefusedError where none is, FrozenError while degraded."""
+        ...
+
+    async def acknowledge_empty(self, order: AcknowledgeEmpty) -> OperatingMode:
+        """Take the store as it is and end recovery; the mode afterwards. RefusedError in normal
+        mode, FrozenError while degraded."""
         ...
 
 

@@ -68,6 +68,11 @@ class ApplyRules:
             raise RefusedError(
                 f'workload "{workload.id}" is being deleted; apply it again once it is gone'
             )
+        if workload.imported is not None and request.spec is None:
+            raise RefusedError(
+                f'workload "{workload.id}" was imported from {workload.imported.node_id} and'
+                f" {transitions.IMPORT_ADVICE}; desired_state may be changed together with it"
+            )
         return self._change(stored, self._changed(workload, request))
 
     def _create(self, request: ApplyWorkload) -> ApplyDecision:
@@ -95,6 +100,7 @@ class ApplyRules:
             revision_id=spec_revision(spec),
             desired_state=request.desired_state or workload.desired_state,
             client_revision_id=request.client_revision_id or workload.client_revision_id,
+            imported=None,
         )
         if changed == workload:
             return workload
@@ -103,7 +109,11 @@ class ApplyRules:
     def _change(self, stored: Versioned[Workload], changed: Workload) -> ApplyDecision:
         workload, now = stored.value, self._clock.now()
         status = self._status_of(workload, now)
-        if changed.revision_id != workload.revision_id:
+        if workload.imported is not None:
+            completed = self._completed(stored, changed, status)
+            if completed is not None:
+                return completed
+        if changed.revision_id != workload.revision_id or workload.imported is not None:
             status = transitions.spec_changed(status, changed, now)
             return self._placed(stored, changed, status, ApplyOutcomeKind.UPDATED)
         if changed.desired_state is not workload.desired_state:
@@ -115,6 +125,24 @@ class ApplyRules:
             ApplyOutcomeKind.UNCHANGED, changed.revision_id, self._node_of(workload.id)
         )
         return ApplyDecision(tx, answer, stored, changed, status)
+
+    def _completed(
+        self, stored: Versioned[Workload], changed: Workload, status: StatusRecord
+    ) -> ApplyDecision | None:
+        """Its user gives the spec of what was imported, and it is the one that runs: it is charged
+        where it is and goes on. ``None`` where it is another spec, or the node is gone."""
+        workload, node_id = stored.value, self._node_of(changed.id)
+        if changed.revision_id != workload.revision_id:
+            return None
+        now = self._clock.now()
+        tx = Transaction().put(Key.workload(changed.id), changed, stored)
+        charged = self._placing.found(tx, changed, status, node_id, now)
+        if charged is None:
+            return None
+        known = transitions.import_completed(status, workload, changed, now)
+        tx = charged.put(Key.status(changed.id), known, self._view.status(changed.id))
+        answer = ApplyAnswer(ApplyOutcomeKind.UPDATED, changed.revision_id, node_id)
+        return ApplyDecision(tx, answer, stored, changed, known)
 
     def _placed(
         self,

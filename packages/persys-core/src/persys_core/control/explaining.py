@@ -70,11 +70,30 @@ class Explaining:
         max_examples: int,
     ) -> Explanation:
         outlook = outlook_of(workload, status)
+        if outlook is Outlook.WATCHED:
+            return self._watched(workload, assignment)
         if outlook is not Outlook.RUN:
             return self._rests(outlook, status, assignment)
         if assignment is None or assignment.released:
             return self._unplaced(workload, status, max_examples)
         return self._placed(status, assignment)
+
+    def _watched(self, workload: Workload, assignment: Assignment | None) -> Explanation:
+        assert workload.imported is not None, "this is a bug: only what was imported is watched"
+        origin = workload.imported.node_id
+        node = assignment.node_id if assignment else ""
+        if not node or self._node_views.condition(node) is NodeCondition.GONE:
+            return Explanation(
+                Verdict.UNSCHEDULABLE,
+                f"imported from {origin}, which is gone; its spec is not known",
+                next_step="apply its spec to start it elsewhere, or delete it",
+            )
+        return Explanation(
+            Verdict.PLACED,
+            f"imported from {origin}; apply its spec to complete it",
+            node,
+            next_step="nothing: it is watched and left alone until its spec is applied",
+        )
 
     def _rests(
         self, outlook: Outlook, status: StatusRecord, assignment: Assignment | None

@@ -57,6 +57,8 @@ class ModeSupervisor:
 
     _known: Known | None = field(default=None, init=False)
     _saved: Known | None = field(default=None, init=False)
+    _accepted: int = field(default=0, init=False)
+    """How often an operator accepted a store; what was found before says nothing afterwards."""
     state: ModeState = field(init=False)
     changed: asyncio.Event = field(factory=asyncio.Event, init=False)
     """Set at each change of mode; who waits for it clears it."""
@@ -69,6 +71,11 @@ class ModeSupervisor:
     def may_act(self) -> bool:
         """Whether the loops may place, send and move."""
         return machine.permits(self.state.mode, self.state.cause).act
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster that this replica knows; empty where it never saw one."""
+        return self._known.cluster_id if self._known else ""
 
     @property
     def is_frozen(self) -> bool:
@@ -121,12 +128,15 @@ class ModeSupervisor:
 
     async def probe(self) -> None:
         """Ask the store whether it answers and is the one that we know; a pass of the loop."""
+        accepted = self._accepted
         try:
             async with asyncio.timeout(self._config.probe_timeout.total_seconds()):
                 revision = await self._store.probe()
                 marker = (await self._store.get((Key.marker(),)))[Key.marker()]
         except (StoreUnavailableError, TimeoutError) as error:
             self.report(ModeEvent.PROBE_FAILED, str(error) or "no answer in time")
+            return
+        if accepted != self._accepted:
             return
         self.report(ModeEvent.PROBE_OK)
         self.report(*judge_store(self._known, Found(_marker_of(marker), revision=revision)))
@@ -138,6 +148,18 @@ class ModeSupervisor:
     async def remember(self) -> None:
         """Keep what is known up to now; a clean stop leaves no gap that a restored store fits."""
         await self._remember(self._view.revision)
+
+    async def accept(self, marker: Versioned[ClusterMarker]) -> None:
+        """An operator said what this store is: it is this replica's cluster from now on.
+
+        Remembered before it is acted upon, so that a restart does not ask again.
+        """
+        known = Known(marker.value.cluster_id, revision=marker.revision)
+        await self._memory.save(known)
+        self._known = self._saved = known
+        self._accepted += 1
+        self._committer.marker_revision = marker.create_revision
+        self.report(ModeEvent.ACKNOWLEDGED)
 
     def is_ours(self, snapshot: Snapshot) -> bool:
         """Whether ``snapshot`` shows this replica's cluster; else the mode says so.

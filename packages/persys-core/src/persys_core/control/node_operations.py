@@ -39,6 +39,7 @@ from persys_core.nodes.operations import Refusal
 from persys_core.placement.ledger import Transaction
 from persys_core.ports.clock import Clock
 from persys_core.ports.cluster_store import Key
+from persys_core.reconcile import transitions
 
 __all__ = ["NodeOperations"]
 
@@ -188,6 +189,8 @@ class NodeOperations:
         status = self._view.status(workload.id)
         if status is None:
             return None
+        if workload.imported is not None:
+            return DrainBlocker(workload.id, "imported", f"imported; {transitions.IMPORT_ADVICE}")
         explanation = self._placing.explain_leaving(workload, status.value)
         if explanation is None:
             return None

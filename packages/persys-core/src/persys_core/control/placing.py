@@ -6,6 +6,8 @@ safe whatever other replicas do. Used by admission (any replica) and by the reco
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from attrs import evolve, frozen
 
 from persys_core.control.events import EventPublisher
@@ -120,6 +122,24 @@ class Placing:
             start_first=_may_overlap(workload, status),
         )
         return tx, transitions.assigned(status, now), _explained(found)
+
+    def found(
+        self,
+        tx: Transaction,
+        workload: Workload,
+        status: StatusRecord,
+        node_id: NodeId,
+        now: datetime,
+    ) -> Transaction | None:
+        """Charge ``workload`` on the node that runs it already, whether or not there is room.
+        ``None`` where there is no such node."""
+        node = self._view.node(node_id)
+        if node is None:
+            return None
+        charge = charge_for(self.request_for(workload, status), node.value)
+        target = Target(node, self._view.allocation(node_id), charge, "found where it runs")
+        assignment = self._view.assignment(workload.id)
+        return ledger.adopt(tx, workload, assignment, target, now)
 
     def request_for(self, workload: Workload, status: StatusRecord) -> PlacementRequest:
         """What the placer is asked for this workload."""

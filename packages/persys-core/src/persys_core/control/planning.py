@@ -93,4 +93,5 @@ def _changes(decision: ApplyDecision) -> tuple[SpecChange, ...]:
     before = str(old.desired_state) if old else ""
     after = str(new.desired_state)
     state = (SpecChange("desired_state", before, after),) if before != after else ()
-    return (*state, *spec_changes(old.spec if old else None, new.spec))
+    known = old is not None and old.imported is None
+    return (*state, *spec_changes(old.spec if old and known else None, new.spec))

@@ -18,11 +18,13 @@ from persys_core.model.states import DesiredState, TaintEffect, WorkloadType
 from persys_core.model.usage import NodeUsage, WorkloadUsage
 
 __all__ = [
+    "AcknowledgeEmpty",
     "ApplyWorkload",
     "AutomationAction",
     "AutomationSuggestion",
     "DrainNode",
     "Heartbeat",
+    "ImportFromAgents",
     "NodeIntentChange",
     "NodeLabelChange",
     "NodeTaintChange",
@@ -132,6 +134,24 @@ class RemoveNode:
 
     change: NodeIntentChange
     force: bool = False
+
+
+@frozen
+class ImportFromAgents:
+    """Rebuild records from what agents run: of ``node_ids``, or of every node that is known."""
+
+    node_ids: tuple[NodeId, ...] = ()
+    dry_run: bool = False
+    reason: str = ""
+    actor: str = "operator"
+
+
+@frozen
+class AcknowledgeEmpty:
+    """Take the store as it is; ``reason`` is kept in the audit event."""
+
+    reason: str
+    actor: str = "operator"
 
 
 @frozen

@@ -19,6 +19,7 @@ from persys_core.control.admission import Admission
 from persys_core.control.admission_nodes import NodeAdmission
 from persys_core.control.admission_workloads import WorkloadAdmission
 from persys_core.control.agent_calls import NodeReach
+from persys_core.control.announced import Announced
 from persys_core.control.apply_decision import ApplyRules
 from persys_core.control.automation import Automation
 from persys_core.control.committer import Committer
@@ -27,6 +28,7 @@ from persys_core.control.drift_notes import DriftNotes
 from persys_core.control.events import EventPublisher
 from persys_core.control.explaining import Explaining
 from persys_core.control.fleet_feed import FleetFeed
+from persys_core.control.import_writer import ImportWriter
 from persys_core.control.leading import LeadingLoops
 from persys_core.control.listing import Listing
 from persys_core.control.loops import LoopLag, PeriodicLoop
@@ -40,6 +42,7 @@ from persys_core.control.placing import Placing
 from persys_core.control.planning import Planning
 from persys_core.control.queries import Queries
 from persys_core.control.reads import Reads
+from persys_core.control.recovery import Recovery
 from persys_core.control.view import ClusterView
 from persys_core.control.work import Work
 from persys_core.model.event import EventType
@@ -144,6 +147,7 @@ class Scheduler:
         self.ready = asyncio.Event()
 
     def _wire_apis(self) -> None:
+        announced = Announced()
         nodes = NodeAdmission(
             self.view,
             self.reads,
@@ -156,6 +160,7 @@ class Scheduler:
             self.config,
             self._feed.set_usage,
             self._on_heard,
+            announced,
         )
         workloads = WorkloadAdmission(
             self.view,
@@ -182,6 +187,7 @@ class Scheduler:
             self.ports.clock,
             self.modes.require_writable,
         )
+        self.recovery = self._make_recovery(announced)
         explaining = Explaining(self.view, self.placing, self.node_views, self.ports.clock)
         self.queries = Queries(
             self.view,
@@ -193,6 +199,22 @@ class Scheduler:
             self.ports,
             self.config,
             lambda: self._leader_id,
+        )
+
+    def _make_recovery(self, announced: Announced) -> Recovery:
+        return Recovery(
+            self.view,
+            self.ports,
+            self.config,
+            self.committer,
+            self.modes,
+            announced,
+            self.publisher,
+            ImportWriter(self.view, self.committer, self.placing, self.ports.clock, self._token),
+            lambda: self._is_foreign,
+            self._take_store,
+            self._begin_anew,
+            self._token,
         )
 
     # What servers read
@@ -342,6 +364,23 @@ class Scheduler:
         if self._is_foreign or snapshot.revision < self.view.revision:
             return
         self.view.load(snapshot)
+        if self._leading is not None:
+            self._leading.audit_soon()
+
+    def _take_store(self, snapshot: Snapshot) -> None:
+        """An operator takes the store as it is: it is the view, whatever was known before."""
+        self._is_foreign = False
+        self.view.load(snapshot)
+        self.drift_notes.clear()
+        self.reads.confirm()
+
+    async def _begin_anew(self) -> None:
+        """The cluster is whole again. Its agents, which were refused, come back within a backoff
+        of half a minute, so none of them is missed before."""
+        lease = self.config.liveness.lease
+        self.ports.liveness.grace_all(self.view.all(Kind.NODE), lease * 2)
+        self.monitor.take_over()
+        await self.monitor.tick()
         if self._leading is not None:
             self._leading.audit_soon()
 

@@ -31,6 +31,8 @@ class RecordSteps:
 
     async def settle(self, case: Case) -> Next:
         """Observed equals desired: the record says so, and a share that is too large shrinks."""
+        if case.outlook is Outlook.WATCHED:
+            return await self._note(case)
         status = transitions.settled(case.status, case.outlook, case.seen, case.node_id, case.now)
         tx = case.transaction(status)
         if case.outlook is Outlook.RUN:
@@ -38,6 +40,17 @@ class RecordSteps:
         if case.outlook is Outlook.HALTED:
             tx = self._released(tx, case)
         if not await self._term.commit(tx):
+            return AGAIN
+        if status.status is not case.status.status:
+            self._tell_settled(case, status.status)
+        return None
+
+    async def _note(self, case: Case) -> Next:
+        """Its spec is not known: what is seen is written down, and no more is done."""
+        if case.seen is None:
+            return None
+        status = transitions.noted(case.status, case.seen, case.node_id, case.now)
+        if not await self._term.commit(case.transaction(status)):
             return AGAIN
         if status.status is not case.status.status:
             self._tell_settled(case, status.status)

@@ -69,8 +69,10 @@ class Term:
 
     @property
     def epoch(self) -> int:
-        """The leader's epoch, which stands in every intent and call."""
-        return self.leadership.epoch
+        """The leader's epoch, which stands in every intent and call; see ``ClusterMarker``."""
+        marker = self.view.marker()
+        base = marker.value.epoch_base if marker else 0
+        return base + self.leadership.epoch
 
     def now(self) -> datetime:
         """The clock's instant."""

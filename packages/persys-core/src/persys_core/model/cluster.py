@@ -19,11 +19,16 @@ class MarkerState(StrEnum):
 
 @frozen
 class ClusterMarker:
-    """Proof that this store belongs to this cluster; its absence is never *delete everything*."""
+    """Proof that this store belongs to this cluster; its absence is never *delete everything*.
+
+    ``epoch_base`` is added to every leader's epoch. A store that was replaced counts anew, and
+    agents refuse whoever comes with a lower epoch than they have obeyed.
+    """
 
     cluster_id: str
     created_at: datetime
     state: MarkerState = MarkerState.FRESH
+    epoch_base: int = 0
 
 
 @frozen

@@ -56,6 +56,8 @@ class EventType(StrEnum):
     MASS_NODE_LOSS = "MassNodeLoss"
     EVENTS_LOST = "EventsLost"
     STORE_REWOUND = "StoreRewound"
+    STORE_ACKNOWLEDGED = "StoreAcknowledged"
+    WORKLOADS_IMPORTED = "WorkloadsImported"
 
 
 @frozen

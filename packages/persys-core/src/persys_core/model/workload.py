@@ -22,6 +22,7 @@ __all__ = [
     "Assignment",
     "Failure",
     "FailureKind",
+    "Imported",
     "Intent",
     "IntentAction",
     "Observed",
@@ -35,11 +36,24 @@ __all__ = [
 
 
 @frozen
+class Imported:
+    """A record that was rebuilt from what the agent of ``node_id`` reports, which is no spec.
+
+    Until its user applies the spec, the one in the record stands for what is not known: the
+    workload is charged with nothing, watched, and left alone.
+    """
+
+    node_id: NodeId
+    at: datetime
+
+
+@frozen
 class Workload:
     """The wish: identity, spec, its revision and the desired state.
 
     ``uid`` tells two lives of one id apart: outcomes of another uid are dropped.
-    ``client_revision_id`` is the client's own label, kept for display only.
+    ``client_revision_id`` is the client's own label, kept for display only. ``imported`` is set
+    while the spec is not known; then ``revision_id`` is the one that the agent has.
     """
 
     id: WorkloadId
@@ -50,6 +64,7 @@ class Workload:
     created_at: datetime
     updated_at: datetime
     client_revision_id: str = ""
+    imported: Imported | None = None
 
 
 class FailureKind(StrEnum):

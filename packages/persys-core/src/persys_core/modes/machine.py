@@ -109,6 +109,11 @@ class ModeState:
         """A replica that begins. It serves only after the store was judged once."""
         return cls(OperatingMode.NORMAL, "startup", now)
 
+    @property
+    def is_recovery(self) -> bool:
+        """Whether an operator has to say what the store's data is."""
+        return self.mode is OperatingMode.RECOVERY
+
 
 @frozen
 class Permissions:

@@ -22,6 +22,7 @@ __all__ = [
     "LedgerError",
     "Target",
     "Transaction",
+    "adopt",
     "assign",
     "bury",
     "end_tombstone",
@@ -144,12 +145,41 @@ def assign(
     return _give(tx, workload, previous, target, now)
 
 
+def adopt(
+    tx: Transaction,
+    workload: Workload,
+    previous: Versioned[Assignment] | None,
+    target: Target,
+    now: datetime,
+) -> Transaction:
+    """Give ``workload`` the node that it was found running on.
+
+    Its share is taken already, so the node may come out above its capacity: it then gets nothing
+    new, is shown as overcommitted, and loses nothing (safety rule 1).
+    """
+    if previous is not None and previous.value.node_id != target.node.value.id:
+        raise LedgerError(
+            f"workload {workload.id} is recorded on {previous.value.node_id}",
+            tx.expecting(Key.assignment(workload.id), previous),
+        )
+    if previous is None or previous.value.released:
+        return _give(tx, workload, previous, target, now, found=True)
+    ledger = _allocation(tx, target.node.value.id, target.allocation)
+    held = previous.value
+    tx = tx.expecting(Key.node(target.node.value.id), target.node)
+    tx = tx.put(Key.assignment(workload.id), evolve(held, charged=target.charge), previous)
+    changed = evolve(ledger, charged=ledger.charged - held.charged + target.charge)
+    return _write_allocation(tx, changed, target.allocation)
+
+
 def _give(
     tx: Transaction,
     workload: Workload,
     previous: Versioned[Assignment] | None,
     target: Target,
     now: datetime,
+    *,
+    found: bool = False,
 ) -> Transaction:
     node = target.node.value
     charged = _allocation(tx, node.id, target.allocation).charge(target.charge)
@@ -157,7 +187,7 @@ def _give(
     tx = tx.expecting(Key.node(node.id), target.node)
     tx = tx.put(Key.assignment(workload.id), assignment, previous)
     tx = _write_allocation(tx, charged, target.allocation)
-    return _check_capacity(tx, node, charged, target.charge)
+    return tx if found else _check_capacity(tx, node, charged, target.charge)
 
 
 def release(

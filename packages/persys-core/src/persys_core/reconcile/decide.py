@@ -321,12 +321,43 @@ REST_RULES: tuple[Rule, ...] = (
     Rule("rest-stop", _always, Action.APPLY_STOPPED, "the agent still runs it"),
 )
 
+WATCH_RULES: tuple[Rule, ...] = (
+    Rule(
+        "watch-nowhere",
+        lambda s: _unassigned(s) or _GONE(s),
+        Action.NO_ACTION,
+        "no node has it, and without its spec it cannot be started",
+    ),
+    Rule(
+        "watch-node-silent",
+        _SILENT,
+        Action.AWAIT_NODE,
+        "without its spec it cannot be started elsewhere",
+    ),
+    Rule(
+        "watch-call-underway",
+        lambda s: s.call_underway,
+        Action.AWAIT_INTENT,
+        "an unanswered call, or an earlier leader's, may still arrive",
+    ),
+    Rule("watch-noted", lambda s: s.recorded, Action.NO_ACTION, "its record says what is seen"),
+    Rule(
+        "watch-look",
+        lambda s: s.observed is not ObservedState.RUNNING and not s.confirmed,
+        Action.INQUIRE,
+        "what its agent says of it is asked for",
+    ),
+    Rule("watch-task", _task, Action.AWAIT_TASK, "the agent is at work on it"),
+    Rule("watch-notes", _always, Action.SETTLE, "what is seen is written down, and no more done"),
+)
+
 RULES: dict[Outlook, tuple[Rule, ...]] = {
     Outlook.DELETE: DELETE_RULES,
     Outlook.RUN: RUN_RULES,
     Outlook.STOP: REST_RULES,
     Outlook.COMPLETED: REST_RULES,
     Outlook.HALTED: REST_RULES,
+    Outlook.WATCHED: WATCH_RULES,
 }
 
 

@@ -61,6 +61,8 @@ class Outlook(StrEnum):
     """Wanted Running, ended well: must stay stopped."""
     HALTED = "halted"
     """Wanted Running, failed for good: must stay stopped."""
+    WATCHED = "watched"
+    """Imported, and its spec is not known: nothing can be sent, so it is only followed."""
 
 
 @frozen
@@ -112,6 +114,8 @@ def outlook_of(workload: Workload, status: StatusRecord) -> Outlook:
     match workload.desired_state:
         case DesiredState.DELETED:
             return Outlook.DELETE
+        case _ if workload.imported is not None:
+            return Outlook.WATCHED
         case DesiredState.STOPPED:
             return Outlook.STOP
         case DesiredState.RUNNING:
@@ -264,6 +268,8 @@ def _is_recorded(
         return status.status is WorkloadStatus.STOPPED or status.status in _TERMINAL
     if seen is None:
         return False
+    if outlook_of(workload, status) is Outlook.WATCHED:
+        return _is_noted(status, seen, assignment)
     if status.status is WorkloadStatus.FAILED and not assignment.released:
         return False
     terminal = status.status in _TERMINAL
@@ -279,6 +285,19 @@ def _is_recorded(
             or status.observed.revision_id == workload.revision_id
             or seen.sighting.state is not ObservedState.RUNNING
         )
+    )
+
+
+def _is_noted(status: StatusRecord, seen: Seen, assignment: Assignment) -> bool:
+    """Whether the record of a workload that is only followed says what was seen last."""
+    observed = status.observed
+    sighting = seen.sighting
+    same = (observed.state, observed.node_id) == (sighting.state, assignment.node_id)
+    return (
+        same
+        and status.intent is None
+        and status.status is not WorkloadStatus.SCHEDULED
+        and sighting.revision_id in ("", observed.revision_id)
     )
 
 

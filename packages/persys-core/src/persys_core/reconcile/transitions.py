@@ -30,6 +30,7 @@ from persys_core.retry import machine
 from persys_core.retry.policy import RetryPolicy
 
 __all__ = [
+    "IMPORT_ADVICE",
     "assigned",
     "awaiting",
     "call_announced",
@@ -38,6 +39,8 @@ __all__ = [
     "deleting",
     "desired_state_changed",
     "failed",
+    "import_completed",
+    "noted",
     "resized",
     "retried",
     "settled",
@@ -45,6 +48,7 @@ __all__ = [
     "unassigned",
 ]
 
+IMPORT_ADVICE = "its spec is not known: apply it to have the workload managed again"
 MESSAGE_REFRESH = timedelta(seconds=60)
 """A reason whose code stays is written again at most this often (field report V02)."""
 
@@ -85,6 +89,19 @@ def desired_state_changed(status: StatusRecord, workload: Workload, now: datetim
         _cleared(status, now),
         status=WorkloadStatus.PENDING if start else WorkloadStatus.UPDATING,
         last_action="DesiredStateUpdated",
+    )
+
+
+def import_completed(
+    status: StatusRecord, imported: Workload, completed: Workload, now: datetime
+) -> StatusRecord:
+    """The spec of what was imported is known now, and is the one that its agent has."""
+    if completed.desired_state is not imported.desired_state:
+        return desired_state_changed(status, completed, now)
+    if status.status in (WorkloadStatus.RUNNING, WorkloadStatus.STOPPED):
+        return evolve(status, updated_at=now, last_action="ImportCompleted")
+    return evolve(
+        _cleared(status, now), status=WorkloadStatus.PENDING, last_action="ImportCompleted"
     )
 
 
@@ -227,6 +244,35 @@ def settled(
     return status if same == status else changed
 
 
+def noted(status: StatusRecord, seen: Seen, node_id: NodeId, now: datetime) -> StatusRecord:
+    """What is seen of a workload that is only followed, since its spec is not known."""
+    sighting = seen.sighting
+    shown = _NOTED.get(sighting.state, WorkloadStatus.UNKNOWN)
+    revision_id = sighting.revision_id or status.observed.revision_id
+    message = capped(sighting.message)
+    reason = None
+    if shown is WorkloadStatus.UNKNOWN:
+        text = f"{node_id} says {sighting.state}" + (f": {message}" if message else "")
+        since = status.reason.since if status.reason else now
+        reason = Reason("imported", capped(f"{text}; {IMPORT_ADVICE}"), since=since)
+    return evolve(
+        status,
+        status=shown,
+        observed=Observed(sighting.state, revision_id, node_id, seen.at, message),
+        reason=reason,
+        reapply=released(status.reapply),
+        intent=None,
+        updated_at=now,
+    )
+
+
+_NOTED = {
+    ObservedState.RUNNING: WorkloadStatus.RUNNING,
+    ObservedState.STOPPED: WorkloadStatus.STOPPED,
+    ObservedState.COMPLETED: WorkloadStatus.STOPPED,
+}
+
+
 def _settled_status(status: StatusRecord, outlook: Outlook) -> tuple[WorkloadStatus, bool]:
     match outlook:
         case Outlook.RUN:
@@ -237,6 +283,8 @@ def _settled_status(status: StatusRecord, outlook: Outlook) -> tuple[WorkloadSta
             return WorkloadStatus.FAILED, True
         case Outlook.STOP | Outlook.DELETE:
             return WorkloadStatus.STOPPED, False
+        case Outlook.WATCHED:
+            return status.status, True
 
 
 def completed(status: StatusRecord, seen: Seen, node_id: NodeId, now: datetime) -> StatusRecord:

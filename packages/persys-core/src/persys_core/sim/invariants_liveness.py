@@ -148,6 +148,8 @@ def _difference(
     match outlook_of(workload, status):
         case Outlook.DELETE:
             return "it is not deleted"
+        case Outlook.WATCHED:
+            return ""
         case Outlook.STOP | Outlook.COMPLETED | Outlook.HALTED:
             return _not_at_rest(scene, workload, status, assignment)
         case Outlook.RUN:
