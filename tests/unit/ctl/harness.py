@@ -53,6 +53,7 @@ class FakeScheduler(control_pb2_grpc.AgentControlServicer):
     plans: dict[str, pb.PlanWorkloadResponse] = field(default_factory=dict)
     apply_answers: dict[str, pb.ApplyWorkloadResponse] = field(default_factory=dict)
     drifts: list[pb.DriftView] = field(default_factory=list)
+    imported: pb.ImportFromAgentsResponse = field(default_factory=pb.ImportFromAgentsResponse)
     summary: pb.GetClusterSummaryResponse = field(default_factory=pb.GetClusterSummaryResponse)
     progress: dict[str, pb.GetDrainProgressResponse] = field(default_factory=dict)
     refusals: dict[str, Refusal] = field(default_factory=dict)
@@ -235,6 +236,21 @@ class FakeScheduler(control_pb2_grpc.AgentControlServicer):
         await self._enter(request, context)
         return pb.ListDriftsResponse(drifts=self.drifts, stale=self.stale)
 
+    async def ImportFromAgents(
+        self, request: pb.ImportFromAgentsRequest, context: Context
+    ) -> pb.ImportFromAgentsResponse:
+        await self._enter(request, context)
+        answer = pb.ImportFromAgentsResponse()
+        answer.CopyFrom(self.imported)
+        answer.dry_run = request.dry_run
+        return answer
+
+    async def AcknowledgeEmpty(
+        self, request: pb.AcknowledgeEmptyRequest, context: Context
+    ) -> pb.AcknowledgeEmptyResponse:
+        await self._enter(request, context)
+        return pb.AcknowledgeEmptyResponse(accepted=True, message="taken", mode="normal")
+
     async def GetClusterSummary(
         self, request: pb.GetClusterSummaryRequest, context: Context
     ) -> pb.GetClusterSummaryResponse:
@@ -311,12 +327,15 @@ async def call(
     """One call of persysctl at NOW."""
     stream = FakeTerminal if terminal else io.StringIO
     out, err = stream(), stream()
-    here = Surroundings(io.StringIO(stdin), out, err, environ or {}, home, lambda: NOW)
+    here = Surroundings(stream(stdin), out, err, environ or {}, home, lambda: NOW)
     code = await run(argv, here)
     return Result(int(code), out.getvalue(), err.getvalue())
 
 
-async def ask(scheduler: FakeScheduler, *argv: str, stdin: str = "") -> Result:
+async def ask(
+    scheduler: FakeScheduler, *argv: str, stdin: str = "", terminal: bool = False
+) -> Result:
     """One call of persysctl that reaches ``scheduler``."""
     async with served(scheduler) as address:
-        return await call(*argv, environ={"PERSYS_SERVER": address}, stdin=stdin)
+        environ = {"PERSYS_SERVER": address}
+        return await call(*argv, environ=environ, stdin=stdin, terminal=terminal)

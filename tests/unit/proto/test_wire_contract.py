@@ -269,7 +269,8 @@ FenceNodeRequest: node_id=1 reason=2
 FenceNodeResponse: accepted=1:bool message=2 node=3:NodeView volume_ids=4:[string]
 ImportFromAgentsRequest: dry_run=1:bool node_ids=2:[string] reason=3
 ImportFromAgentsResponse: accepted=1:bool message=2 dry_run=3:bool \
-    workloads=4:[ImportedWorkload] nodes_listed=5:int32 unreachable_node_ids=6:[string]
+    workloads=4:[ImportedWorkload] nodes_listed=5:int32 unreachable_node_ids=6:[string] \
+    mode=7
 ImportedWorkload: workload_id=1 node_id=2 type=3 revision_id=4 decision=5 detail=6
 AcknowledgeEmptyRequest: reason=1
 AcknowledgeEmptyResponse: accepted=1:bool message=2 mode=3

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import grpc.aio
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from persys_adapters.system_clock import SystemClock
 from persys_core.control.answers import (
@@ -22,6 +22,7 @@ from persys_core.control.answers import (
     DrainProgress,
     Freshness,
     HeartbeatAnswer,
+    ImportAnswer,
     NodeRemoval,
     NodeView,
     Plan,
@@ -29,10 +30,12 @@ from persys_core.control.answers import (
     WorkloadView,
 )
 from persys_core.control.requests import (
+    AcknowledgeEmpty,
     ApplyWorkload,
     AutomationSuggestion,
     DrainNode,
     Heartbeat,
+    ImportFromAgents,
     NodeIntentChange,
     NodeLabelChange,
     NodeTaintChange,
@@ -161,6 +164,7 @@ class FakeScheduler:
     fresh: Freshness = FRESH
     progress_shown: DrainProgress = field(factory=progress)
     removal_shown: NodeRemoval = NodeRemoval(True)
+    import_shown: ImportAnswer = ImportAnswer((), (), {}, False, OperatingMode.NORMAL)
 
     async def register_node(self, request: RegisterNode) -> RegisterAnswer:
         reason = "registered" if self.accepted else "scheduler degraded/recovery mode"
@@ -213,6 +217,12 @@ class FakeScheduler:
 
     async def remove(self, request: RemoveNode) -> NodeRemoval:
         return await self._answer(request, self.removal_shown)
+
+    async def import_from_agents(self, order: ImportFromAgents) -> ImportAnswer:
+        return await self._answer(order, evolve(self.import_shown, dry_run=order.dry_run))
+
+    async def acknowledge_empty(self, order: AcknowledgeEmpty) -> OperatingMode:
+        return await self._answer(order, OperatingMode.NORMAL)
 
     async def progress(self, node_id: str) -> DrainProgress:
         return await self._answer(node_id, self.progress_shown)
@@ -322,6 +332,7 @@ async def loopback(
         automation=fake,
         queries=fake,
         nodes=fake,
+        recovery=fake,
         events=events,
         clock=clock,
         phase=phase,

@@ -67,7 +67,7 @@ class FakeReplica:
     def admission(self) -> FakeScheduler:
         return self.api
 
-    queries = nodes = automation = admission
+    queries = nodes = automation = recovery = admission
 
     async def start(self) -> None:
         self.log.append("start")

@@ -414,7 +414,7 @@ async def test_frozen_wishes_are_unavailable() -> None:
 async def test_every_rpc_of_the_contract_is_served_or_refused_with_a_way_out() -> None:
     """UNIMPLEMENTED says what the RPC will do and what to use instead; none is forgotten."""
     names = {method.name for method in pb.DESCRIPTOR.services_by_name["AgentControl"].methods}
-    own = {name for kind in ControlServicer.__mro__[1:7] for name in vars(kind) if name in names}
+    own = {name for kind in ControlServicer.__mro__[1:8] for name in vars(kind) if name in names}
     assert own | set(LATER) == names
     assert not own & set(LATER)
     async with loopback() as at:
@@ -446,7 +446,8 @@ async def test_a_taken_port_is_an_error_that_says_so() -> None:
     async with loopback() as at:
         servicer = ControlServicer(
             admission=at.scheduler, automation=at.scheduler, queries=at.scheduler,
-            nodes=at.scheduler, events=at.events, clock=SystemClock(), phase=at.phase,
+            nodes=at.scheduler, recovery=at.scheduler, events=at.events, clock=SystemClock(),
+            phase=at.phase,
         )  # fmt: skip
         second = GrpcServer(servicer, RequestBoundary(at.metrics, at.phase, SystemClock()))
         with pytest.raises(PortTakenError, match=f"{at.server.port}.*--grpc-port"):

@@ -63,6 +63,7 @@ class Container(containers.DeclarativeContainer):
         automation=scheduler.provided.automation,
         queries=scheduler.provided.queries,
         nodes=scheduler.provided.nodes,
+        recovery=scheduler.provided.recovery,
         events=ports.provided.events,
         clock=ports.provided.clock,
         phase=phase,

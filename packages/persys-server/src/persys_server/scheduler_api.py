@@ -9,7 +9,13 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from persys_core.control.api import AdmissionApi, AutomationApi, NodeOperationsApi, QueriesApi
+from persys_core.control.api import (
+    AdmissionApi,
+    AutomationApi,
+    NodeOperationsApi,
+    QueriesApi,
+    RecoveryApi,
+)
 from persys_core.model.states import OperatingMode
 
 __all__ = ["LoopAge", "ModeFacts", "SchedulerReplica"]
@@ -63,6 +69,11 @@ class SchedulerReplica(Protocol):
     @property
     def nodes(self) -> NodeOperationsApi:
         """Operators come in here."""
+        ...
+
+    @property
+    def recovery(self) -> RecoveryApi:
+        """The ways out of recovery."""
         ...
 
     @property

@@ -19,6 +19,7 @@ from persys_proto.control.v1 import control_pb2 as pb
 from persysctl.calls import Call
 from persysctl.errors import ConnectionLostError, CtlError, RefusedError, TooLateError, UsageError
 from persysctl.node_operations import NodeOperations
+from persysctl.recovery import Recovery
 from persysctl.settings import ServerSettings, TlsFiles
 from persysctl.status_details import field_violations
 
@@ -46,6 +47,8 @@ class Client:
         self._stub = agent_control_stub(self._channel)
         self.operations = NodeOperations(self._stub, self._ask)
         """What an operator does to nodes."""
+        self.recovery = Recovery(self._stub, self._ask)
+        """The ways out of recovery."""
 
     async def __aenter__(self) -> Self:
         return self

@@ -9,6 +9,7 @@ import argparse
 
 from persysctl.arguments import CtlParser, Verbs, shared_options
 from persysctl.commands import (
+    acknowledge,
     apply,
     delete,
     describe,
@@ -17,6 +18,7 @@ from persysctl.commands import (
     events,
     explain,
     get,
+    import_,
     node,
     plan,
     retry,
@@ -44,7 +46,7 @@ exit codes:
   0  done
   1  refused, not found, or the workload failed
   2  not in time, still pending, or a drain is blocked (with --wait);
-     plan: cannot be placed now
+     plan: cannot be placed now; import: recovery goes on
   3  wrong usage, wrong manifest, or no connection
   130  Ctrl-C
   diff ends like diff(1): 0 no difference, 1 differences, 2 not everything could be compared
@@ -53,7 +55,7 @@ Manifests are described in docs/manifests.md. NO_COLOR turns colours off.
 """
 _VERBS = (
     apply, plan, diff, get, list_, describe, explain, events, summary, start, stop, retry, delete,
-    node, drift, version,
+    node, drift, import_, acknowledge, version,
 )  # fmt: skip
 
 

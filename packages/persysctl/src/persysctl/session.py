@@ -81,7 +81,7 @@ def _settings(args: argparse.Namespace, here: Surroundings) -> ServerSettings:
 def _deadline(args: argparse.Namespace, timeout: float | None) -> float:
     """The deadline of one call; where a verb waits, ``--timeout`` is for the waiting."""
     if timeout is None or getattr(args, "wait", False):
-        return DEFAULT_DEADLINE_SECONDS
+        return float(getattr(args, "deadline_seconds", DEFAULT_DEADLINE_SECONDS))
     return timeout
 
 

@@ -140,6 +140,7 @@ class Queries:
             raise NotFoundError("workload", workload_id)
         assignment = self._view.assignment(workload_id)
         status = self._status(stored.value)
+        status = _as_imported(stored.value, status)
         if assignment is not None:
             status = self._as_seen(status, assignment.value.node_id)
         return WorkloadView(
@@ -182,3 +183,11 @@ class Queries:
             workload.desired_state is DesiredState.DELETED
             for workload in self._view.values(Kind.WORKLOAD, Workload)
         )
+
+
+def _as_imported(workload: Workload, status: StatusRecord) -> StatusRecord:
+    """With the reason that only its spec is missing, where nothing worse is to be said."""
+    if workload.imported is None or status.reason is not None:
+        return status
+    text = f"imported from {workload.imported.node_id}; apply its spec to complete it"
+    return evolve(status, reason=Reason("imported", text, since=workload.imported.at))

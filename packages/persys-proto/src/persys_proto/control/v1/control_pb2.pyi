@@ -3247,10 +3247,15 @@ class ImportFromAgentsResponse(google.protobuf.message.Message):
     WORKLOADS_FIELD_NUMBER: builtins.int
     NODES_LISTED_FIELD_NUMBER: builtins.int
     UNREACHABLE_NODE_IDS_FIELD_NUMBER: builtins.int
+    MODE_FIELD_NUMBER: builtins.int
     accepted: builtins.bool
     message: builtins.str
     dry_run: builtins.bool
     nodes_listed: builtins.int
+    mode: builtins.str
+    """The mode after the call: recovery goes on until every node known gave a
+    list.
+    """
     @property
     def workloads(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ImportedWorkload]: ...
     @property
@@ -3268,8 +3273,9 @@ class ImportFromAgentsResponse(google.protobuf.message.Message):
         workloads: collections.abc.Iterable[global___ImportedWorkload] | None = ...,
         nodes_listed: builtins.int = ...,
         unreachable_node_ids: collections.abc.Iterable[builtins.str] | None = ...,
+        mode: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["accepted", b"accepted", "dry_run", b"dry_run", "message", b"message", "nodes_listed", b"nodes_listed", "unreachable_node_ids", b"unreachable_node_ids", "workloads", b"workloads"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["accepted", b"accepted", "dry_run", b"dry_run", "message", b"message", "mode", b"mode", "nodes_listed", b"nodes_listed", "unreachable_node_ids", b"unreachable_node_ids", "workloads", b"workloads"]) -> None: ...
 
 global___ImportFromAgentsResponse = ImportFromAgentsResponse
 

@@ -463,14 +463,16 @@ class AgentControlServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ImportFromAgents(self, request, context):
-        """Rebuilds lost records from what the agents still run (recovery mode only).
+        """Rebuilds lost records from what the agents still run. In recovery mode this
+        ends it; in normal mode it takes what is older than the records.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AcknowledgeEmpty(self, request, context):
-        """Declares that an empty store is meant to be empty and ends recovery mode.
+        """Takes the store as it is, empty, older or another one, and ends recovery
+        mode. What agents run besides is left alone.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

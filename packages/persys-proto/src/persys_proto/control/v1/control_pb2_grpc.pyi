@@ -229,13 +229,17 @@ class AgentControlStub:
         persys_proto.control.v1.control_pb2.ImportFromAgentsRequest,
         persys_proto.control.v1.control_pb2.ImportFromAgentsResponse,
     ]
-    """Rebuilds lost records from what the agents still run (recovery mode only)."""
+    """Rebuilds lost records from what the agents still run. In recovery mode this
+    ends it; in normal mode it takes what is older than the records.
+    """
 
     AcknowledgeEmpty: grpc.UnaryUnaryMultiCallable[
         persys_proto.control.v1.control_pb2.AcknowledgeEmptyRequest,
         persys_proto.control.v1.control_pb2.AcknowledgeEmptyResponse,
     ]
-    """Declares that an empty store is meant to be empty and ends recovery mode."""
+    """Takes the store as it is, empty, older or another one, and ends recovery
+    mode. What agents run besides is left alone.
+    """
 
     ListVolumes: grpc.UnaryUnaryMultiCallable[
         persys_proto.control.v1.control_pb2.ListVolumesRequest,
@@ -470,13 +474,17 @@ class AgentControlAsyncStub:
         persys_proto.control.v1.control_pb2.ImportFromAgentsRequest,
         persys_proto.control.v1.control_pb2.ImportFromAgentsResponse,
     ]
-    """Rebuilds lost records from what the agents still run (recovery mode only)."""
+    """Rebuilds lost records from what the agents still run. In recovery mode this
+    ends it; in normal mode it takes what is older than the records.
+    """
 
     AcknowledgeEmpty: grpc.aio.UnaryUnaryMultiCallable[
         persys_proto.control.v1.control_pb2.AcknowledgeEmptyRequest,
         persys_proto.control.v1.control_pb2.AcknowledgeEmptyResponse,
     ]
-    """Declares that an empty store is meant to be empty and ends recovery mode."""
+    """Takes the store as it is, empty, older or another one, and ends recovery
+    mode. What agents run besides is left alone.
+    """
 
     ListVolumes: grpc.aio.UnaryUnaryMultiCallable[
         persys_proto.control.v1.control_pb2.ListVolumesRequest,
@@ -748,14 +756,18 @@ class AgentControlServicer:
         request: persys_proto.control.v1.control_pb2.ImportFromAgentsRequest,
         context: _ServicerContext,
     ) -> typing.Union[persys_proto.control.v1.control_pb2.ImportFromAgentsResponse, collections.abc.Awaitable[persys_proto.control.v1.control_pb2.ImportFromAgentsResponse]]:
-        """Rebuilds lost records from what the agents still run (recovery mode only)."""
+        """Rebuilds lost records from what the agents still run. In recovery mode this
+        ends it; in normal mode it takes what is older than the records.
+        """
 
     def AcknowledgeEmpty(
         self,
         request: persys_proto.control.v1.control_pb2.AcknowledgeEmptyRequest,
         context: _ServicerContext,
     ) -> typing.Union[persys_proto.control.v1.control_pb2.AcknowledgeEmptyResponse, collections.abc.Awaitable[persys_proto.control.v1.control_pb2.AcknowledgeEmptyResponse]]:
-        """Declares that an empty store is meant to be empty and ends recovery mode."""
+        """Takes the store as it is, empty, older or another one, and ends recovery
+        mode. What agents run besides is left alone.
+        """
 
     def ListVolumes(
         self,

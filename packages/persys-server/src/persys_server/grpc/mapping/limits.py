@@ -8,6 +8,7 @@ __all__ = [
     "MAX_DISKS",
     "MAX_DRAIN_SECONDS",
     "MAX_ENV",
+    "MAX_IMPORT_NODES",
     "MAX_LABELS",
     "MAX_MANAGED_VOLUMES",
     "MAX_MESSAGE_BYTES",
@@ -36,5 +37,6 @@ MAX_MANAGED_VOLUMES = 24
 MAX_DISKS = 24
 MAX_NETWORKS = 16
 MAX_POOLS = 64
+MAX_IMPORT_NODES = 10_000
 MAX_DRAIN_SECONDS = 365 * 24 * 3600
 """Of a drain's deadline; what is beyond is a mistake of unit."""

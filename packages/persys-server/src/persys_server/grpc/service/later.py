@@ -31,10 +31,6 @@ LATER: Mapping[str, str] = {
     "GetBucketAccess": _BUCKETS,
     "ListBucketObjects": _BUCKETS,
     "FenceNode": "will let exclusive volumes move away from a node; this release never moves them",
-    "ImportFromAgents": "will rebuild lost records from what agents run; until then bring the"
-    " store's data back from a backup",
-    "AcknowledgeEmpty": "will declare that an empty store is meant to be empty; until then start"
-    " with a new PERSYS_DATA_DIR and store",
     "ListVolumes": "will show volumes and who holds them; until then GetWorkload shows a"
     " workload's state",
     "ReleaseVolume": "will give up the record of an unused volume; this release keeps none",
