@@ -22,6 +22,7 @@ from persys_core.model.cluster import MarkerState
 from persys_core.model.drift import OrphanPolicy
 from persys_core.model.errors import FrozenError, NotFoundError, RefusedError
 from persys_core.model.states import DesiredState, OperatingMode
+from persys_core.ports.agents import ApplyRequest
 from persys_core.ports.cluster_store import Key, Kind
 from persys_core.ports.observer import Metric
 from persys_core.recovery.plan import Decision
@@ -220,6 +221,23 @@ async def test_a_silent_node_keeps_recovery_going(clock: VirtualClock) -> None:
 
 
 @virtual_time()
+async def test_a_node_that_was_known_before_is_waited_for(clock: VirtualClock) -> None:
+    """What is known beside the store names the members: one that has not presented itself yet is
+    not forgotten, and one that is gone for good is given up by an acknowledgement."""
+    async with working_cluster(clock) as driver:
+        driver.cluster.machines.kill("n1")
+        await restart(driver)
+        answer = await imported(driver)
+        assert answer.listed == ("n0", "n2")
+        assert dict(answer.silent) == {"n1": "it has not presented itself yet"}
+        assert answer.mode is OperatingMode.RECOVERY
+        assert await acknowledged(driver) is OperatingMode.NORMAL
+        await driver.wait(minutes=2)
+        kept = {item.workload_id for item in answer.items}
+        assert {await driver.status(each) for each in kept} == {"Running"}
+
+
+@virtual_time()
 async def test_a_half_done_import_survives_a_restart(clock: VirtualClock) -> None:
     """Until the import is whole the store has no marker, so that a restart is in recovery too."""
     async with working_cluster(clock) as driver:
@@ -269,6 +287,8 @@ async def test_a_store_that_went_back_is_imported(clock: VirtualClock) -> None:
         await driver.wait(seconds=60)
         before = calls(driver)
         await restart(driver, older)
+        [event] = await driver.events("StoreRewound")
+        assert int(event.details["to"]) == older.revision < int(event.details["from"])
         answer = await imported(driver)
         decisions = {item.workload_id: item.decision for item in answer.items}
         assert decisions == dict.fromkeys(("w1", "w2", "w3", "w4"), Decision.SKIP) | dict.fromkeys(
@@ -313,6 +333,24 @@ async def test_an_acknowledged_empty_store_deletes_nothing(
 
 
 @virtual_time()
+async def test_an_agents_clock_may_be_ahead(clock: VirtualClock) -> None:
+    """What seems a little newer than the new records is taken for older: it is not deleted and can
+    be imported; what is clearly newer is an orphan like any other."""
+    async with working_cluster(clock, OrphanPolicy.DELETE) as driver:
+        await restart(driver)
+        await acknowledged(driver)
+        for workload_id, seconds in (("ahead", 30.0), ("newer", 60.0)):
+            await driver.wait(seconds=seconds)
+            request = ApplyRequest(workload_id, "r", DesiredState.RUNNING, container(), 0)
+            driver.cluster.machines.model("n0").apply(request, clock.now())
+        await driver.wait(minutes=5)
+        assert "ahead" in running(driver)
+        assert "newer" not in running(driver)
+        decisions = {item.workload_id: item.decision for item in (await imported(driver)).items}
+        assert decisions["ahead"] is Decision.IMPORT
+
+
+@virtual_time()
 async def test_a_store_that_went_back_can_be_acknowledged(clock: VirtualClock) -> None:
     """The store as it is is accepted: its records hold, and what it does not know is older than
     its new marker, so that no policy deletes it."""
@@ -347,6 +385,37 @@ async def test_work_under_a_fresh_store_can_be_imported(clock: VirtualClock) -> 
         assert mode(driver) is OperatingMode.NORMAL
         marker = driver.cluster.backend.snapshot().records[Key.marker()].value
         assert getattr(marker, "state", None) is MarkerState.ACTIVE
+        assert [await driver.status(each) for each in WORKLOADS] == ["Running"] * 5
+        assert calls(driver) == before
+
+
+@virtual_time()
+async def test_work_under_a_fresh_store_can_be_acknowledged(clock: VirtualClock) -> None:
+    """The operator knows of it: the marker is fresh no more, so that nothing contradicts it."""
+    async with working_cluster(clock) as driver:
+        before = calls(driver)
+        driver.cluster.memory = MemoryClusterMemory()
+        await restart(driver, wait=120)
+        assert await acknowledged(driver) is OperatingMode.NORMAL
+        await driver.wait(minutes=5)
+        assert mode(driver) is OperatingMode.NORMAL
+        assert calls(driver) == before
+
+
+@virtual_time()
+async def test_another_clusters_store_can_be_taken(clock: VirtualClock) -> None:
+    """The store of another cluster is what there is: accepted with its name, and remembered."""
+    async with working_cluster(clock) as driver:
+        before = calls(driver)
+        other = SimulatedCluster(clock, seed=7)
+        await other.start_replica()
+        await other.stop()
+        await restart(driver, other.backend.snapshot())
+        assert "another cluster" in driver.cluster.api().mode.reason
+        await imported(driver)
+        assert mode(driver) is OperatingMode.NORMAL
+        await restart(driver, driver.cluster.backend.snapshot())
+        assert mode(driver) is OperatingMode.NORMAL
         assert [await driver.status(each) for each in WORKLOADS] == ["Running"] * 5
         assert calls(driver) == before
 

@@ -18,7 +18,8 @@ class KnownFileError(PersysError):
 
 
 class KnownFile:
-    """JSON with ``cluster_id``, ``backend_id`` and ``revision``; owner-only permissions."""
+    """JSON with ``cluster_id``, ``backend_id``, ``revision`` and ``nodes``; owner-only
+    permissions."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -34,7 +35,12 @@ class KnownFile:
     def _read(self) -> Known | None:
         try:
             found = json.loads(self._path.read_text())
-            return Known(str(found["cluster_id"]), str(found["backend_id"]), int(found["revision"]))
+            return Known(
+                str(found["cluster_id"]),
+                str(found["backend_id"]),
+                int(found["revision"]),
+                tuple(map(str, found.get("nodes", ()))),
+            )
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -49,6 +55,7 @@ class KnownFile:
                 "cluster_id": known.cluster_id,
                 "backend_id": known.backend_id,
                 "revision": known.revision,
+                "nodes": known.nodes,
             }
         )
         new = self._path.with_suffix(".new")

@@ -102,7 +102,7 @@ class DriftRemedies:
         marker = self._view.marker()
         if marker is None or orphan.created_at is None:
             return Age.UNTOLD
-        return Age.OLDER if orphan.created_at <= marker.value.created_at else Age.NEWER
+        return Age.OLDER if orphan.created_at <= marker.value.began_by else Age.NEWER
 
     def _is_wanted(self, finding: Finding) -> bool:
         workload = self._view.workload(finding.workload_id)

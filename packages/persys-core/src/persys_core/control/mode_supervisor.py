@@ -73,9 +73,9 @@ class ModeSupervisor:
         return machine.permits(self.state.mode, self.state.cause).act
 
     @property
-    def cluster_id(self) -> str:
-        """The cluster that this replica knows; empty where it never saw one."""
-        return self._known.cluster_id if self._known else ""
+    def known(self) -> Known | None:
+        """The cluster that this replica knows; ``None`` where it never saw one."""
+        return self._known
 
     @property
     def is_frozen(self) -> bool:
@@ -123,7 +123,7 @@ class ModeSupervisor:
             return
         else:
             # An older or another store than this replica knows is recovery, not a start.
-            self.report(*judge_store(self._known, found))
+            self._judge(found)
         await self._adopt_marker()
 
     async def probe(self) -> None:
@@ -139,11 +139,22 @@ class ModeSupervisor:
         if accepted != self._accepted:
             return
         self.report(ModeEvent.PROBE_OK)
-        self.report(*judge_store(self._known, Found(_marker_of(marker), revision=revision)))
+        self._judge(Found(_marker_of(marker), revision=revision))
         if marker is not None and self.state.mode is OperatingMode.NORMAL:
             # A store that was put back may count anew, and is this cluster's all the same.
             self._committer.marker_revision = marker.create_revision
         await self._remember(revision)
+
+    def _judge(self, found: Found) -> None:
+        before, known = self.state, self._known
+        event, detail = judge_store(known, found)
+        self.report(event, detail)
+        if event is ModeEvent.REVISION_REWOUND and self.state is not before and known is not None:
+            self._events.publish(
+                EventType.STORE_REWOUND,
+                reason=detail,
+                details={"from": str(known.revision), "to": str(found.revision)},
+            )
 
     async def remember(self) -> None:
         """Keep what is known up to now; a clean stop leaves no gap that a restored store fits."""
@@ -154,7 +165,7 @@ class ModeSupervisor:
 
         Remembered before it is acted upon, so that a restart does not ask again.
         """
-        known = Known(marker.value.cluster_id, revision=marker.revision)
+        known = self._now_known(marker.value.cluster_id, marker.revision)
         await self._memory.save(known)
         self._known = self._saved = known
         self._accepted += 1
@@ -179,10 +190,13 @@ class ModeSupervisor:
         """Only a store that was found whole is remembered; what was lost must stay known."""
         if self._known is None or self.state.mode is not OperatingMode.NORMAL:
             return
-        self._known = Known(self._known.cluster_id, revision=revision)
+        self._known = self._now_known(self._known.cluster_id, revision)
         if self._known != self._saved:
             await self._memory.save(self._known)
             self._saved = self._known
+
+    def _now_known(self, cluster_id: str, revision: int) -> Known:
+        return Known(cluster_id, revision=revision, nodes=tuple(sorted(self._view.all(Kind.NODE))))
 
     async def _adopt_marker(self) -> None:
         marker = self._view.marker()

@@ -100,9 +100,12 @@ class Recovery:
             nodes = self._nodes(ground)
             asked = _chosen(nodes, order.node_ids)
             listed, silent = await self._listed(asked)
+            unheard = set(self._expected()) - nodes.keys()
+            if not order.node_ids:
+                silent = {**silent, **dict.fromkeys(unheard, "it has not presented itself yet")}
             items = plan_import(listed, ground.recorded, self._older_than())
             if not order.dry_run:
-                rest = nodes.keys() - listed.keys()
+                rest = nodes.keys() - listed.keys() | unheard
                 await self._carry_out(order, ground, [nodes[each] for each in listed], items, rest)
             return ImportAnswer(
                 items, tuple(sorted(listed)), silent, order.dry_run, self._modes.state.mode
@@ -150,7 +153,7 @@ class Recovery:
 
     def _older_than(self) -> datetime | None:
         marker = self._view.marker()
-        return None if self._modes.state.is_recovery or marker is None else marker.value.created_at
+        return None if self._modes.state.is_recovery or marker is None else marker.value.began_by
 
     def _nodes(self, ground: _Ground) -> Mapping[NodeId, Node]:
         """Every node that is known from anywhere; the newest word says where its agent listens."""
@@ -167,6 +170,11 @@ class Recovery:
                 " without agents, acknowledge the store as it is"
             )
         return nodes
+
+    def _expected(self) -> Sequence[NodeId]:
+        """The nodes that were members when the store was last whole."""
+        known = self._modes.known
+        return known.nodes if known and self._modes.state.is_recovery else ()
 
     async def _listed(
         self, nodes: Sequence[Node]
@@ -232,9 +240,10 @@ class Recovery:
     async def _end(self) -> None:
         """A new life of the marker, and normal mode."""
         now = self._ports.clock.now()
+        known = self._modes.known
         cluster_id = (
             self._cluster_id
-            or self._modes.cluster_id
+            or (known.cluster_id if known else "")
             or f"{self._config.cluster_id}-{self._token()[:8]}"
         )
         # Milliseconds grow faster than any store's revisions, which epochs are.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from attrs import frozen
 
 __all__ = ["ClusterMarker", "LeaderRecord", "LedgerState", "MarkerState"]
+
+_CLOCKS_DIFFER_BY = timedelta(seconds=60)
 
 
 class MarkerState(StrEnum):
@@ -29,6 +31,11 @@ class ClusterMarker:
     created_at: datetime
     state: MarkerState = MarkerState.FRESH
     epoch_base: int = 0
+
+    @property
+    def began_by(self) -> datetime:
+        """What an agent dates up to this instant was there before; its clock may be ahead."""
+        return self.created_at + _CLOCKS_DIFFER_BY
 
 
 @frozen

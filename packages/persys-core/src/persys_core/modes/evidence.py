@@ -9,7 +9,7 @@ from __future__ import annotations
 from attrs import frozen
 
 from persys_core.model.cluster import ClusterMarker, MarkerState
-from persys_core.model.ids import StoreRevision
+from persys_core.model.ids import NodeId, StoreRevision
 from persys_core.modes.machine import ModeEvent
 
 __all__ = ["Found", "Known", "is_new_cluster", "judge_store", "judge_work"]
@@ -20,11 +20,13 @@ class Known:
     """The cluster as it was last seen.
 
     ``backend_id`` is the store's own identity (etcd's cluster id), empty where it has none.
+    ``nodes``: who was a member, so that an import knows whom it has not heard of.
     """
 
     cluster_id: str
     backend_id: str = ""
     revision: StoreRevision = 0
+    nodes: tuple[NodeId, ...] = ()
 
 
 @frozen
