@@ -8,7 +8,9 @@ from persys_core.model.drift import DriftType
 from persys_core.ports.cluster_store import Key
 from persys_core.testing.strategies import Entry, entries
 
-REFERENCE_SCANS = ("/nodes/", "/workloads", "/assignments/", "/drifts/", "/volumes/", "/events/")
+REFERENCE_SCANS = (
+    "/nodes/", "/workloads", "/assignments/", "/drifts/", "/volumes/", "/attachments/", "/events/"
+)  # fmt: skip
 
 
 @given(entries())
@@ -31,6 +33,9 @@ def test_a_path_leads_back(entry: Entry) -> None:
         (Key.tombstone("n1", "w1"), "/persys/tombstones/n1/w1"),
         (Key.drift("n1", "w/1", DriftType.STATE_MISMATCH), "/drifts/n1/w_1/state_mismatch"),
         (Key.drift("n1", "", DriftType.ORPHAN_ON_AGENT), "/drifts/n1/_unknown/orphan_on_agent"),
+        (Key.volume("nfs:data"), "/volumes/nfs:data"),
+        (Key.attachment("n1", "w/1", "nfs:data"), "/attachments/n1/w_1/nfs:data"),
+        (Key.attachment("n1", "", "nfs:data"), "/attachments/n1/_/nfs:data"),
         (Key.marker(), "/persys/cluster"),
         (Key.ledger(), "/persys/ledger"),
         (Key.leader("shard-0"), "/persys/scheduler/leader/shard-0"),

@@ -27,6 +27,16 @@ from persys_adapters.records.json_values import (
 from persys_adapters.records.nodes import StoredNode, node_from, node_json
 from persys_adapters.records.placements import StoredAssignment, assignment_from, assignment_json
 from persys_adapters.records.statuses import StoredStatus, status_from, status_json
+from persys_adapters.records.volumes import (
+    AttachmentExtras,
+    StoredAttachment,
+    StoredVolume,
+    VolumeExtras,
+    attachment_from,
+    attachment_json,
+    volume_from,
+    volume_json,
+)
 from persys_adapters.records.workloads import (
     SpecExtras,
     StoredWorkload,
@@ -95,6 +105,18 @@ _FORMS: Mapping[Kind, _Form] = {
     Kind.ALLOCATION: _plain(Allocation, "nodeId"),
     Kind.TOMBSTONE: _plain(Tombstone, "nodeId", "workloadId"),
     Kind.DRIFT: _plain(DriftRecord, "nodeId", "workloadId", "driftType"),
+    Kind.VOLUME: _Form(
+        volume_json,
+        volume_from,
+        {**known_names(StoredVolume), _OURS: known_names(VolumeExtras)},
+        ("id",),
+    ),
+    Kind.ATTACHMENT: _Form(
+        attachment_json,
+        attachment_from,
+        {**known_names(StoredAttachment), _OURS: known_names(AttachmentExtras)},
+        ("nodeId", "workloadId", "volumeId"),
+    ),
     Kind.MARKER: _plain(ClusterMarker),
     Kind.LEDGER: _plain(LedgerState),
     Kind.LEADER: _plain(LeaderRecord, "election"),

@@ -1,8 +1,8 @@
 """Where each record stands in a key-value store.
 
-Nodes, workloads, assignments and drifts have the reference's keys, so that its data is found in
-place; everything of ours lies under ``/persys/``. What stands in a value is decided in ``codec``.
-"""
+Nodes, workloads, assignments, drifts, volumes and attachments have the reference's keys, so that
+its data is found in place; everything of ours lies under ``/persys/``. What stands in a value is
+decided in ``codec``.
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ _FOLDERS: Mapping[Kind, str] = {
     Kind.STATUS: "/workloads-status/",
     Kind.ASSIGNMENT: "/assignments/",
     Kind.DRIFT: "/drifts/",
+    Kind.VOLUME: "/volumes/",
+    Kind.ATTACHMENT: "/attachments/",
     Kind.ALLOCATION: "/persys/allocations/",
     Kind.TOMBSTONE: "/persys/tombstones/",
     Kind.LEADER: "/persys/scheduler/leader/",

@@ -111,7 +111,8 @@ class WorkloadAdmission:
         A node that answers still owes the delete: a copy that runs on, uncharged and unknown,
         would be worse than any wait. What a silent node owes is dropped.
         """
-        tx = Transaction().delete(Key.workload(workload_id), self._view.workload(workload_id))
+        tx = Transaction(forced=force)
+        tx = tx.delete(Key.workload(workload_id), self._view.workload(workload_id))
         tx = tx.delete(Key.status(workload_id), self._view.status(workload_id))
         assignment = self._view.assignment(workload_id)
         if assignment is None:
@@ -146,7 +147,9 @@ class WorkloadAdmission:
     def _drop_tombstones(
         self, workload_id: WorkloadId, force: bool
     ) -> tuple[Transaction, DeleteAnswer]:
-        tx, count = self._end_tombstones(Transaction(), workload_id) if force else (None, 0)
+        tx, count = (
+            self._end_tombstones(Transaction(forced=True), workload_id) if force else (None, 0)
+        )
         if tx is None or not count:
             raise NotFoundError("workload", workload_id)
         return tx, DeleteAnswer("Deleted")

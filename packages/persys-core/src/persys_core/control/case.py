@@ -22,7 +22,6 @@ from persys_core.model.workload import (
 from persys_core.nodes.leaving import (
     Leaving,
     NodeLoad,
-    is_exclusive,
     is_node_system,
     leaving_of,
 )
@@ -42,6 +41,9 @@ from persys_core.reconcile.situation import (
 )
 from persys_core.reconcile.transitions import created
 from persys_core.volumes.affinity import has_local_data
+from persys_core.volumes.claims import claims_elsewhere, held_here
+from persys_core.volumes.outcome import Outcome
+from persys_core.volumes.wishes import is_exclusive
 
 __all__ = ["Case", "load_case"]
 
@@ -105,10 +107,11 @@ def load_case(term: Term, workload_id: WorkloadId) -> Case | None:
     seen = _seen(term, workload, assignment, now)
     request = term.placing.request_for(workload, status)
     demand = charge_for(request, node.value) if node else request.demand
+    condition = _condition(term, assignment)
     situation = assess(
         Known(workload, status, assignment.value if assignment else None, demand, seen),
         Circumstances(
-            node=_condition(term, assignment),
+            node=condition,
             pinned=_is_pinned(workload, status, assignment),
             epoch=term.epoch,
             apply_timeout=term.config.apply_timeout(workload.spec.type),
@@ -116,6 +119,7 @@ def load_case(term: Term, workload_id: WorkloadId) -> Case | None:
             now=now,
             leaving=_leaving(term, workload, assignment, now),
             old_copy=_has_old_copy(term, workload, assignment),
+            held=_is_held(term, workload, assignment, condition),
         ),
     )
     return Case(
@@ -163,7 +167,21 @@ def _load_of(term: Term, node_id: NodeId) -> NodeLoad:
 def _has_old_copy(term: Term, workload: Workload, assignment: Versioned[Assignment] | None) -> bool:
     if assignment is None or not is_exclusive(workload.spec):
         return False
-    return bool(term.view.graves_of(workload.id) - {assignment.value.node_id})
+    return any(claims_elsewhere(workload, assignment.value.node_id, Outcome(term.view)))
+
+
+def _is_held(
+    term: Term,
+    workload: Workload,
+    assignment: Versioned[Assignment] | None,
+    condition: NodeCondition,
+) -> bool:
+    """Whether its silent node may still write to a volume that no other node may write to then."""
+    if assignment is None or condition is not NodeCondition.LOST:
+        return False
+    if not is_exclusive(workload.spec):
+        return False
+    return held_here(workload, assignment.value.node_id, Outcome(term.view)) is not None
 
 
 def _seen(

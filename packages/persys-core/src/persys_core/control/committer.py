@@ -64,6 +64,8 @@ class Committer:
     _observer: Observer
     _attempts: int
     _on_failure: Callable[[Exception], None]
+    _complete: Callable[[Transaction], Transaction] = lambda tx: tx
+    """Adds to a transaction what follows from it (the records of volumes)."""
 
     marker_revision: int = field(default=0, init=False)
     """Creation revision of the marker that this replica serves; 0 before the start."""
@@ -80,7 +82,7 @@ class Committer:
         """Commit once. With ``leadership`` the commit is fenced, and refused after its loss."""
         if not tx.writes:
             return Committed(self._view.revision)
-        return await self._commit(tx, leadership)
+        return await self._commit(self._complete(tx), leadership)
 
     async def _commit(self, tx: Transaction, leadership: Leadership | None) -> Committed | Conflict:
         commit = self._sealed(tx, leadership)
@@ -139,6 +141,7 @@ class Committer:
         """A decision that rests on nothing that this replica is changing at the moment."""
         while True:
             tx, answer = decide()
+            tx = self._complete(tx)
             met = next((e.key for e in tx.expects if e.key in self._under_way), None)
             if met is None:
                 return tx, answer

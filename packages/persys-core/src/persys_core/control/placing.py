@@ -7,6 +7,7 @@ safe whatever other replicas do. Used by admission (any replica) and by the reco
 from __future__ import annotations
 
 from datetime import datetime
+from collections.abc import Callable
 
 from attrs import evolve, frozen
 
@@ -18,7 +19,6 @@ from persys_core.model.ids import NodeId, WorkloadId
 from persys_core.model.resources import Resources, unit_of
 from persys_core.model.states import WorkloadStatus
 from persys_core.model.workload import Assignment, StatusRecord, Workload
-from persys_core.nodes.leaving import is_exclusive
 from persys_core.placement import ledger
 from persys_core.placement.demand import charge_for
 from persys_core.placement.explain import Explanation, ReasonCode, ReasonTally, Verdict
@@ -31,6 +31,9 @@ from persys_core.ports.cluster_store import Key, Versioned
 from persys_core.ports.observer import Metric, Observer
 from persys_core.reconcile import transitions
 from persys_core.volumes.affinity import has_local_data
+from persys_core.volumes.claims import NEXT_STEPS, hindrance
+from persys_core.volumes.outcome import Outcome
+from persys_core.volumes.wishes import is_exclusive
 
 __all__ = ["Placing"]
 
@@ -45,6 +48,7 @@ class Placing:
     _events: EventPublisher
     _clock: Clock
     _observer: Observer
+    _is_ready: Callable[[NodeId], bool]
 
     def without_holding(self) -> Placing:
         """The same, for looking: what it places is not held, so that the next look finds no trace
@@ -77,7 +81,7 @@ class Placing:
         now = self._clock.now()
         old_node = assignment.value.node_id
         request = self.request_for(workload, status)
-        found = self._found(request, excluding=frozenset((old_node,)))
+        found = self._found(workload, request, excluding=frozenset((old_node,)))
         tomb = self._view.tombstone(old_node, workload.id)
         if not isinstance(found, Placed):
             tx = self._leave(tx, workload, assignment, status, why)
@@ -108,7 +112,7 @@ class Placing:
         now = self._clock.now()
         old_node = assignment.value.node_id
         request = self.request_for(workload, status)
-        found = self._found(request, excluding=frozenset((old_node,)))
+        found = self._found(workload, request, excluding=frozenset((old_node,)))
         if not isinstance(found, Placed):
             return tx, status, _about_others(found)
         tx = ledger.move(
@@ -150,8 +154,8 @@ class Placing:
 
     def explain(self, workload: Workload, status: StatusRecord, max_examples: int) -> Explanation:
         """The full explanation of where the workload could go now."""
-        if (missing := self._ledger_missing()) is not None:
-            return missing
+        if (hindered := self._hindered(workload)) is not None:
+            return hindered
         request = self.request_for(workload, status)
         return self._placer.explain(request, self._clock.now(), max_examples=max_examples)
 
@@ -159,7 +163,7 @@ class Placing:
         """Why no other node takes a placed workload; ``None`` where one does."""
         assignment = self._view.assignment(workload.id)
         here = frozenset((assignment.value.node_id,)) if assignment else frozenset[NodeId]()
-        found = self._found(self.request_for(workload, status), excluding=here)
+        found = self._found(workload, self.request_for(workload, status), excluding=here)
         return None if isinstance(found, Placed) else _about_others(found)
 
     def publish(self, workload_id: WorkloadId, node_id: NodeId, explanation: Explanation) -> None:
@@ -178,10 +182,13 @@ class Placing:
     # Finding
 
     def _found(
-        self, request: PlacementRequest, excluding: frozenset[NodeId] = frozenset()
+        self,
+        workload: Workload,
+        request: PlacementRequest,
+        excluding: frozenset[NodeId] = frozenset(),
     ) -> Placed | Explanation:
-        if (missing := self._ledger_missing()) is not None:
-            return missing
+        if (hindered := self._hindered(workload)) is not None:
+            return hindered
         now = self._clock.now()
         found = self._placer.place(request, now, excluding=excluding)
         if isinstance(found, Placed):
@@ -192,6 +199,20 @@ class Placing:
             nodes_considered=found.nodes,
             reasons=found.reasons,
             next_step="it is tried again as soon as capacity, a node, a label or a taint changes",
+        )
+
+    def _hindered(self, workload: Workload) -> Explanation | None:
+        """What no node could do anything about."""
+        if (missing := self._ledger_missing()) is not None:
+            return missing
+        found = hindrance(workload, Outcome(self._view), self._is_ready)
+        if found is None:
+            return None
+        return Explanation(
+            Verdict.UNSCHEDULABLE,
+            found.text,
+            reasons=(ReasonTally(found.code, 0, found.text),),
+            next_step=NEXT_STEPS[found.code],
         )
 
     def _ledger_missing(self) -> Explanation | None:
@@ -213,7 +234,7 @@ class Placing:
     ) -> tuple[Transaction, StatusRecord, Explanation]:
         now = self._clock.now()
         request = self.request_for(workload, status)
-        found = self._found(request)
+        found = self._found(workload, request)
         if not isinstance(found, Placed):
             code = found.reasons[0].code
             waiting = transitions.awaiting(

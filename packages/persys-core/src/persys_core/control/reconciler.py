@@ -119,6 +119,7 @@ class Reconciler:
             Action.RESCHEDULE: places.relocate,
             Action.UNASSIGN: places.unassign,
             Action.AWAIT_NODE: places.await_node,
+            Action.AWAIT_OLD_COPY: places.await_volume,
             Action.INQUIRE: agents.inquire,
             Action.CONFIRM_DELETE: agents.inquire,
             Action.APPLY_RUNNING: agents.start,

@@ -62,6 +62,7 @@ from persys_core.ports.cluster_store import (
 from persys_core.ports.events import EventLog
 from persys_core.ports.membership import Leadership
 from persys_core.ports.observer import Metric
+from persys_core.volumes.following import with_volumes
 
 __all__ = ["Scheduler"]
 
@@ -95,6 +96,7 @@ class Scheduler:
             ports.observer,
             config.commit_attempts,
             self._on_store_failure,
+            lambda tx: with_volumes(tx, self.view, ports.clock.now()),
         )
         self.modes = ModeSupervisor(
             ports.store,
@@ -117,6 +119,7 @@ class Scheduler:
             self.publisher,
             ports.clock,
             ports.observer,
+            self._feed.is_alive,
         )
         self._wire_nodes()
         self._wire_apis()

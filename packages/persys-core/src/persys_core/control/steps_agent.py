@@ -25,6 +25,8 @@ from persys_core.reconcile import transitions
 from persys_core.reconcile.situation import Outlook
 from persys_core.retry.failure import classify_failure, infrastructure_failure
 from persys_core.volumes.affinity import has_local_data
+from persys_core.volumes.holds import removes_data
+from persys_core.volumes.outcome import Outcome
 
 __all__ = ["AgentSteps", "poll_delay"]
 
@@ -141,7 +143,9 @@ class AgentSteps:
             return AGAIN
         assert case.node is not None, "this is a bug: only an assigned workload is deleted there"
         asked_at = self._term.now()
-        request = DeleteRequest(case.workload.id, self._term.epoch, delete_volumes=True)
+        # Read after the announcement, which settled whose data goes (and compared who uses it).
+        data = removes_data(case.node_id, case.workload.id, Outcome(self._term.view))
+        request = DeleteRequest(case.workload.id, self._term.epoch, delete_volumes=data)
         outcome = await self._term.calls.delete(case.node, request)
         match outcome:
             case NotFound():

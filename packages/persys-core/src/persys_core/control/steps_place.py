@@ -9,11 +9,13 @@ from persys_core.model.states import WorkloadStatus
 from persys_core.nodes.leaving import Leaving
 from persys_core.nodes.liveness import NodeCondition
 from persys_core.placement import ledger
-from persys_core.placement.explain import Explanation, Verdict
+from persys_core.placement.explain import Explanation, ReasonCode, Verdict
 from persys_core.placement.ledger import Transaction
 from persys_core.ports.cluster_store import Key
 from persys_core.ports.observer import Metric
 from persys_core.reconcile import transitions
+from persys_core.volumes.claims import claims_elsewhere, held_here
+from persys_core.volumes.outcome import Outcome
 
 __all__ = ["PlaceSteps"]
 
@@ -121,24 +123,43 @@ class PlaceSteps:
         return f"node {case.node_id} has a NoExecute taint that it does not tolerate"
 
     async def await_node(self, case: Case) -> Next:
-        """Its node is silent. A pinned workload says that it waits for its data."""
-        if case.situation.node is not NodeCondition.LOST or not case.situation.pinned:
+        """Its node is silent. What may not start elsewhere says what it waits for."""
+        if case.situation.node is not NodeCondition.LOST:
             return None
-        message = f"local volume data is on {case.node_id} (NotReady); it is not started elsewhere"
+        if case.situation.pinned:
+            text = f"local volume data is on {case.node_id} (NotReady); it is not started elsewhere"
+            return await self._told(case, ReasonCode.LOCAL_DATA, text)
+        held = held_here(case.workload, case.node_id, Outcome(self._term.view))
+        return await self._told(case, held.code, held.text) if held else None
+
+    async def await_volume(self, case: Case) -> Next:
+        """It was placed, and waits until nobody else may write to its exclusive volume."""
+        claims = claims_elsewhere(case.workload, case.node_id, Outcome(self._term.view))
+        found = next(claims, None)
+        if found is None:
+            return AGAIN
+        if await self._told(case, found.code, found.text) is AGAIN:
+            return AGAIN
+        return self._term.config.timing.poll_interval
+
+    async def _told(self, case: Case, code: ReasonCode, text: str) -> Next:
+        """It is pending and says why, with one event per change of the reason (defect J11)."""
+        known = case.status.reason
         status = transitions.awaiting(
-            case.status, "local_data", message, case.now, next_status=WorkloadStatus.PENDING
+            case.status, code, text, case.now, next_status=WorkloadStatus.PENDING
         )
         if status is case.status:
             return None
         if not await self._term.commit(case.transaction(status)):
             return AGAIN
-        self._term.events.publish(
-            EventType.RESCHEDULE_SKIPPED,
-            workload_id=case.workload.id,
-            node_id=case.node_id,
-            reason=message,
-            code="local_data",
-        )
+        if known is None or known.code != code:
+            self._term.events.publish(
+                EventType.RESCHEDULE_SKIPPED,
+                workload_id=case.workload.id,
+                node_id=case.node_id,
+                reason=text,
+                code=code,
+            )
         return None
 
     async def unassign(self, case: Case) -> Next:

@@ -23,6 +23,8 @@ from persys_core.ports.agents import DeleteRequest, NotFound, Refused, Unreachab
 from persys_core.ports.cluster_store import Key, Versioned
 from persys_core.reconcile.observe import says_gone
 from persys_core.reconcile.situation import Outlook, is_underway, outlook_of
+from persys_core.volumes.holds import removes_data
+from persys_core.volumes.outcome import Outcome
 
 __all__ = ["TombstoneSteps"]
 
@@ -103,9 +105,10 @@ class TombstoneSteps:
         key = Key.tombstone(node.id, grave.value.workload_id)
         if not await self._term.commit(Transaction().put(key, told, grave)):
             return AGAIN
-        request = DeleteRequest(
-            grave.value.workload_id, self._term.epoch, delete_volumes=grave.value.delete_volumes
+        data = grave.value.delete_volumes and removes_data(
+            node.id, grave.value.workload_id, Outcome(self._term.view)
         )
+        request = DeleteRequest(grave.value.workload_id, self._term.epoch, delete_volumes=data)
         outcome = await self._term.calls.delete(node, request)
         if isinstance(outcome, Unreachable):
             await self._note_unanswered(grave.value)

@@ -12,12 +12,15 @@ from typing import TypeVar, cast
 from persys_core.model.cluster import ClusterMarker, LedgerState
 from persys_core.model.ids import NodeId, StoreRevision, WorkloadId
 from persys_core.model.node import Node
+from persys_core.model.volume import Attachment, Volume, VolumeId
 from persys_core.model.workload import Allocation, Assignment, StatusRecord, Tombstone, Workload
 from persys_core.ports.cluster_store import Change, Key, Kind, Record, Snapshot, Versioned
 
 __all__ = ["ClusterView", "Listener"]
 
 R = TypeVar("R", bound=Record)
+K = TypeVar("K")
+V = TypeVar("V")
 Listener = Callable[[Key, Versioned[Record] | None, Versioned[Record] | None], None]
 """Called with the key, what stood there before, and what stands there now."""
 
@@ -34,6 +37,9 @@ class ClusterView:
         self._assigned: dict[NodeId, set[WorkloadId]] = {}
         self._buried: dict[NodeId, set[WorkloadId]] = {}
         self._graves: dict[WorkloadId, set[NodeId]] = {}
+        self._volumes_of: dict[WorkloadId, set[VolumeId]] = {}
+        self._attachments_of: dict[WorkloadId, set[Key]] = {}
+        self._attachments_to: dict[VolumeId, set[Key]] = {}
         self._listeners: list[Listener] = []
         self.revision: StoreRevision = 0
         self.quarantined: tuple[str, ...] = ()
@@ -75,6 +81,9 @@ class ClusterView:
         key = Key.tombstone(node_id, workload_id)
         return cast("Versioned[Tombstone] | None", self._records[Kind.TOMBSTONE].get(key.id))
 
+    def volume(self, volume_id: VolumeId) -> Versioned[Volume] | None:
+        return cast("Versioned[Volume] | None", self._records[Kind.VOLUME].get(volume_id))
+
     def marker(self) -> Versioned[ClusterMarker] | None:
         return cast("Versioned[ClusterMarker] | None", self._records[Kind.MARKER].get(""))
 
@@ -92,6 +101,18 @@ class ClusterView:
     def graves_of(self, workload_id: WorkloadId) -> frozenset[NodeId]:
         """The nodes that owe a delete of this workload."""
         return frozenset(self._graves.get(workload_id, ()))
+
+    def volumes_of(self, workload_id: WorkloadId) -> frozenset[VolumeId]:
+        """The volumes whose records refer to this workload."""
+        return frozenset(self._volumes_of.get(workload_id, ()))
+
+    def attachments_of(self, workload_id: WorkloadId) -> frozenset[Key]:
+        """Where this workload holds volumes."""
+        return frozenset(self._attachments_of.get(workload_id, ()))
+
+    def attachments_to(self, volume_id: VolumeId) -> frozenset[Key]:
+        """Who holds this volume."""
+        return frozenset(self._attachments_to.get(volume_id, ()))
 
     # Taking changes
 
@@ -148,7 +169,7 @@ class ClusterView:
         else:
             self._records[key.kind][key.id] = stored
             self._removed.pop(key, None)
-        self._index(before, stored)
+        self._index(key, before, stored)
         for listener in tuple(self._listeners):
             listener(key, before, stored)
 
@@ -159,19 +180,22 @@ class ClusterView:
             for old in list(self._removed)[: _REMOVALS_REMEMBERED // 2]:
                 del self._removed[old]
 
-    def _index(self, before: Versioned[Record] | None, after: Versioned[Record] | None) -> None:
+    def _index(
+        self, key: Key, before: Versioned[Record] | None, after: Versioned[Record] | None
+    ) -> None:
         for stored, add in ((before, False), (after, True)):
             match stored.value if stored else None:
                 case Assignment() as assignment:
-                    index = self._assigned.setdefault(assignment.node_id, set())
-                    (index.add if add else index.discard)(assignment.workload_id)
+                    _put(self._assigned, assignment.node_id, assignment.workload_id, add)
                 case Tombstone() as tombstone:
-                    graves = self._graves.setdefault(tombstone.workload_id, set())
-                    (graves.add if add else graves.discard)(tombstone.node_id)
-                    if not graves:
-                        del self._graves[tombstone.workload_id]
-                    index = self._buried.setdefault(tombstone.node_id, set())
-                    (index.add if add else index.discard)(tombstone.workload_id)
+                    _put(self._graves, tombstone.workload_id, tombstone.node_id, add)
+                    _put(self._buried, tombstone.node_id, tombstone.workload_id, add)
+                case Volume() as volume:
+                    for workload_id in volume.workload_refs:
+                        _put(self._volumes_of, workload_id, volume.id, add)
+                case Attachment() as attachment:
+                    _put(self._attachments_of, attachment.workload_id, key, add)
+                    _put(self._attachments_to, attachment.volume_id, key, add)
                 case _:
                     pass
 
@@ -180,6 +204,19 @@ class ClusterView:
         for stored in self._records[kind].values():
             if isinstance(stored.value, record):
                 yield stored.value
+
+
+def _put(index: dict[K, set[V]], key: K, value: V, add: bool) -> None:
+    """Add ``value`` to what is indexed under ``key``, or take it away; nothing empty stays."""
+    if add:
+        index.setdefault(key, set()).add(value)
+        return
+    found = index.get(key)
+    if found is None:
+        return
+    found.discard(value)
+    if not found:
+        del index[key]
 
 
 _REMOVALS_REMEMBERED = 10_000

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from persys_core.model.cluster import ClusterMarker, LeaderRecord, LedgerState
 from persys_core.model.drift import DriftRecord
 from persys_core.model.node import Node
+from persys_core.model.volume import Attachment, Volume
 from persys_core.model.workload import Allocation, Assignment, StatusRecord, Tombstone, Workload
 from persys_core.ports.cluster_store import (
     MAX_COMMIT_OPERATIONS,
@@ -34,6 +35,8 @@ RECORD_CLASSES: Mapping[Kind, type[Record]] = {
     Kind.ASSIGNMENT: Assignment,
     Kind.ALLOCATION: Allocation,
     Kind.TOMBSTONE: Tombstone,
+    Kind.VOLUME: Volume,
+    Kind.ATTACHMENT: Attachment,
     Kind.DRIFT: DriftRecord,
     Kind.MARKER: ClusterMarker,
     Kind.LEDGER: LedgerState,

@@ -16,7 +16,7 @@ from persys_core.model.mappings import text_map
 from persys_core.model.resources import DISK, Resources, pool_dimension
 from persys_core.model.states import TaintEffect, WorkloadType
 
-__all__ = ["DrainOrder", "Node", "OperatorIntent", "StoragePool", "Taint", "capacity_of"]
+__all__ = ["DrainOrder", "Fence", "Node", "OperatorIntent", "StoragePool", "Taint", "capacity_of"]
 
 
 @frozen
@@ -69,6 +69,18 @@ class OperatorIntent:
 
 
 @frozen
+class Fence:
+    """An operator's word that a silent node is cut off: nothing on it can write any more.
+
+    It is over as soon as the node is heard again, since that disproves it.
+    """
+
+    at: datetime
+    reason: str
+    by: str = ""
+
+
+@frozen
 class Node:
     """The durable record of a registered node.
 
@@ -90,6 +102,7 @@ class Node:
     listed_under: int = 0
     """Creation revision of the cluster marker under which the node was first listed in full;
     nothing is placed on a node before (decisions §4)."""
+    fence: Fence | None = None
 
     @property
     def allocatable(self) -> Resources:

@@ -23,11 +23,10 @@ from persys_core.model.spec import WorkloadSpec
 from persys_core.model.states import TaintEffect
 from persys_core.placement.filters.taints import tolerates
 
-__all__ = ["AT_ONCE", "Leaving", "NodeLoad", "is_exclusive", "is_node_system", "leaving_of"]
+__all__ = ["AT_ONCE", "Leaving", "NodeLoad", "is_node_system", "leaving_of"]
 
 AT_ONCE = 10
 NODE_SYSTEM_KEY = PREFIX + "node_system"
-_SHARED_MODES = frozenset({"readwritemany", "readonlymany", "rwx", "rox"})
 
 
 class Leaving(StrEnum):
@@ -84,13 +83,3 @@ def _evicting_taint(node: Node, spec: WorkloadSpec) -> Taint | None:
 def is_node_system(spec: WorkloadSpec) -> bool:
     """Whether others on its node need it until they have left."""
     return spec.metadata.get(NODE_SYSTEM_KEY, "").strip().lower() in ("true", "1", "yes")
-
-
-def is_exclusive(spec: WorkloadSpec) -> bool:
-    """Whether two copies must never run at once, since they would share a volume for writing."""
-    return any(
-        volume.driver != "local"
-        and not volume.read_only
-        and volume.access_mode.replace("-", "").lower() not in _SHARED_MODES
-        for volume in spec.managed_volumes
-    )

@@ -47,6 +47,9 @@ class ReasonCode(StrEnum):
     # Not about one node:
     NO_NODES = "no_nodes"
     LEDGER_NOT_READY = "ledger_not_ready"
+    VOLUME_HELD = "volume_held"
+    """Another workload, or a node that has not confirmed, may still write to its volume (S02)."""
+    VOLUME_DELETING = "volume_deleting"
 
 
 class Verdict(StrEnum):

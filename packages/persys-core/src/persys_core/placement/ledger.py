@@ -57,10 +57,14 @@ class Target:
 
 @frozen
 class Transaction:
-    """Expectations and writes that a commit will carry; grows by copies."""
+    """Expectations and writes that a commit will carry; grows by copies.
+
+    ``forced``: what it takes from nodes was not confirmed by them (an operator or a user insists).
+    """
 
     expects: tuple[Expectation, ...] = ()
     writes: tuple[Write, ...] = ()
+    forced: bool = False
     _seen: frozenset[Key] = field(default=frozenset(), alias="seen", repr=False)
 
     def expecting(self, key: Key, stored: Versioned[Record] | None) -> Self:

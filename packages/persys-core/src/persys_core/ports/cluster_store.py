@@ -26,6 +26,7 @@ from persys_core.model.drift import DriftRecord, DriftType
 from persys_core.model.errors import PersysError
 from persys_core.model.ids import NodeId, StoreRevision, WorkloadId
 from persys_core.model.node import Node
+from persys_core.model.volume import Attachment, Volume, VolumeId
 from persys_core.model.workload import Allocation, Assignment, StatusRecord, Tombstone, Workload
 
 __all__ = [
@@ -88,6 +89,8 @@ class Kind(StrEnum):
     ASSIGNMENT = "assignment"
     ALLOCATION = "allocation"
     TOMBSTONE = "tombstone"
+    VOLUME = "volume"
+    ATTACHMENT = "attachment"
     DRIFT = "drift"
     MARKER = "marker"
     LEDGER = "ledger"
@@ -101,6 +104,8 @@ Record: TypeAlias = (
     | Assignment
     | Allocation
     | Tombstone
+    | Volume
+    | Attachment
     | DriftRecord
     | ClusterMarker
     | LedgerState
@@ -142,6 +147,18 @@ class Key:
     def tombstone(cls, node_id: NodeId, workload_id: WorkloadId) -> Key:
         """A tombstone's id joins both with a slash, which neither id may contain."""
         return cls(Kind.TOMBSTONE, f"{node_id}/{workload_id}")
+
+    @classmethod
+    def volume(cls, volume_id: VolumeId) -> Key:
+        return cls(Kind.VOLUME, volume_id)
+
+    @classmethod
+    def attachment(cls, node_id: NodeId, workload_id: WorkloadId, volume_id: VolumeId) -> Key:
+        """A slash in a part is replaced, and an empty part filled, as the reference does."""
+        parts = (
+            part.strip().replace("/", "_") or "_" for part in (node_id, workload_id, volume_id)
+        )
+        return cls(Kind.ATTACHMENT, "/".join(parts))
 
     @classmethod
     def drift(cls, node_id: NodeId, workload_id: WorkloadId, drift_type: DriftType) -> Key:

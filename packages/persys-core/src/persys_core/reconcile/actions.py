@@ -30,7 +30,7 @@ class Action(StrEnum):
     LEAVE = "Relocate"
     """Its node is to be left (drain, NoExecute): move it if another node takes it."""
     AWAIT_OLD_COPY = "AwaitOldCopy"
-    """It holds an exclusive volume, and the old copy is not confirmed gone."""
+    """An exclusive volume of it is not confirmed free: the old copy, or another workload."""
     UNASSIGN = "Unassign"
     """Its node left the cluster and nothing is to run: give the assignment back."""
     RESCHEDULE = "Reschedule"

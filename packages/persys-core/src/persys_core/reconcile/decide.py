@@ -153,6 +153,12 @@ RUN_RULES: tuple[Rule, ...] = (
         "its data is on the lost node, and starting elsewhere would be without it",
     ),
     Rule(
+        "run-held",
+        _all(_LOST, lambda s: s.held),
+        Action.AWAIT_NODE,
+        "silence is no fence: its lost node may still write to its exclusive volume",
+    ),
+    Rule(
         "run-node-lost", _LOST, Action.RESCHEDULE, "its node was silent for longer than the grace"
     ),
     Rule("run-node-silent", _SILENT, Action.AWAIT_NODE, "its node may be back within the grace"),

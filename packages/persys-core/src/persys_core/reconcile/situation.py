@@ -96,6 +96,8 @@ class Situation:
     leaving: Leaving = Leaving.STAYS
     old_copy: bool = False
     """It may not run twice, and another node has not confirmed that it is gone there."""
+    held: bool = False
+    """Its lost node may still write to a volume that one node at a time may write to."""
     poll_due: bool = False
     """A call is open, and the agent was not asked about it lately."""
 
@@ -165,6 +167,7 @@ class Circumstances:
     now: datetime
     leaving: Leaving = Leaving.STAYS
     old_copy: bool = False
+    held: bool = False
 
 
 def assess(known: Known, around: Circumstances) -> Situation:
@@ -192,6 +195,7 @@ def assess(known: Known, around: Circumstances) -> Situation:
         pinned=around.pinned,
         leaving=around.leaving,
         old_copy=around.old_copy,
+        held=around.held,
         recorded=_is_recorded(workload, status, seen, assignment),
         delete_sent=_delete_sent(status, now, timing),
         poll_due=intent is not None and now - _asked_at(intent, seen) >= timing.poll_interval,

@@ -23,6 +23,7 @@ from persys_core.model.node import Node
 from persys_core.model.resources import CPU, DISK, MEMORY, Resources, pool_dimension
 from persys_core.model.spec import ComposeSpec, ContainerSpec, SpecBody, VmSpec, WorkloadSpec
 from persys_core.model.states import WorkloadType
+from persys_core.model.volume import Attachment, Volume
 from persys_core.model.workload import Allocation, Assignment, StatusRecord, Tombstone, Workload
 from persys_core.ports.cluster_store import Key, Record
 
@@ -30,6 +31,7 @@ __all__ = [
     "Entry",
     "allocations",
     "assignments",
+    "attachments",
     "entries",
     "ids",
     "leaders",
@@ -39,6 +41,7 @@ __all__ = [
     "resources",
     "statuses",
     "tombstones",
+    "volumes",
     "with_entries",
     "workloads",
 ]
@@ -100,6 +103,28 @@ def tombstones() -> st.SearchStrategy[Tombstone]:
     return _built(Tombstone, node_id=ids(), workload_id=ids())
 
 
+def volumes() -> st.SearchStrategy[Volume]:
+    """Managed volumes and standalone disks, claimed or not."""
+    named = st.lists(ids(), max_size=3, unique=True).map(sorted).map(tuple)
+    return _built(
+        Volume,
+        id=_volume_ids(),
+        name=ids(),
+        driver=ids(),
+        workload_refs=named,
+        attached_nodes=named,
+    )
+
+
+def attachments() -> st.SearchStrategy[Attachment]:
+    """Attachments in any phase."""
+    return _built(Attachment, volume_id=_volume_ids(), workload_id=ids(), node_id=ids())
+
+
+def _volume_ids() -> st.SearchStrategy[str]:
+    return st.tuples(ids(), ids()).map(":".join)
+
+
 def drifts() -> st.SearchStrategy[DriftRecord]:
     """Drift records of any type."""
     return _built(DriftRecord, node_id=ids(), workload_id=ids())
@@ -129,6 +154,10 @@ def entries() -> st.SearchStrategy[Entry]:
         assignments().map(lambda each: (Key.assignment(each.workload_id), each)),
         allocations().map(lambda each: (Key.allocation(each.node_id), each)),
         tombstones().map(lambda each: (Key.tombstone(each.node_id, each.workload_id), each)),
+        volumes().map(lambda each: (Key.volume(each.id), each)),
+        attachments().map(
+            lambda each: (Key.attachment(each.node_id, each.workload_id, each.volume_id), each)
+        ),
         drifts().map(
             lambda each: (Key.drift(each.node_id, each.workload_id, each.drift_type), each)
         ),

@@ -13,6 +13,7 @@ from persys_core.model.constraints import (
     parse_constraints,
 )
 from persys_core.model.spec import ContainerSpec, WorkloadSpec
+from persys_core.volumes.wishes import is_local
 
 __all__ = ["has_local_data"]
 
@@ -40,7 +41,7 @@ def _persistence(spec: WorkloadSpec, constraints: PlacementConstraints) -> Persi
 
 
 def _has_local_volume(spec: WorkloadSpec) -> bool:
-    return any(volume.driver == "local" for volume in spec.managed_volumes)
+    return any(is_local(volume.driver) for volume in spec.managed_volumes)
 
 
 def _has_host_path(spec: WorkloadSpec) -> bool:

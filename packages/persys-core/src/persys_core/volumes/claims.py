@@ -1,0 +1,165 @@
+"""Who may write to an exclusive volume, and what a workload has to wait for (field report S02).
+
+Decided here: whether a claim stands, when it passes to another node, and what stands in the way
+of a placement. Silence is never a fence: a claim on a silent node stands until the node's agent
+confirmed, an operator fenced the node or released the volume, or the node left the cluster. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+
+from attrs import frozen
+
+from persys_core.model.ids import NodeId
+from persys_core.model.volume import Volume, VolumeClaim
+from persys_core.model.workload import Workload
+from persys_core.placement.explain import ReasonCode
+from persys_core.volumes.outcome import Outcome
+from persys_core.volumes.wishes import is_exclusive_volume, is_local, wanted_volumes
+
+__all__ = [
+    "NEXT_STEPS",
+    "Hindrance",
+    "claim_after",
+    "claims_elsewhere",
+    "held_here",
+    "hindrance",
+    "stands",
+]
+
+
+NEXT_STEPS: Mapping[ReasonCode, str] = {
+    ReasonCode.VOLUME_HELD: "it goes on once the holder gives the volume up, its node is fenced"
+    " (persysctl node fence) or the volume is released (persysctl volume release)",
+    ReasonCode.VOLUME_DELETING: "it goes on once the deletion is confirmed",
+}
+"""What ends a hindrance."""
+
+
+@frozen
+class Hindrance:
+    """Why a workload cannot have one of its volumes now."""
+
+    code: ReasonCode
+    text: str
+
+
+def stands(volume: Volume, after: Outcome) -> VolumeClaim | None:
+    """The volume's claim, if its holder may still write: it is assigned to that node, or was told
+    to attach there and has not confirmed the end."""
+    claim = volume.claim
+    if claim is None or after.node(claim.node_id) is None:
+        return None
+    holder = after.workload(claim.workload_id)
+    wants = holder is not None and volume.id in wanted_volumes(holder.spec)
+    if wants and after.node_of(claim.workload_id) == claim.node_id:
+        return claim
+    attached = any(
+        (each.workload_id, each.node_id) == (claim.workload_id, claim.node_id)
+        for each in after.holds_on(volume.id).values()
+    )
+    return claim if attached else None
+
+
+def claim_after(
+    volume: Volume, workload: Workload | None, after: Outcome, now: datetime
+) -> VolumeClaim | None:
+    """The volume's claim once ``after`` holds; ``workload`` is the one that the change is of."""
+    standing = stands(volume, after)
+    if workload is None or not _writes(workload, volume):
+        return standing
+    node_id = after.node_of(workload.id)
+    if not node_id or (standing and not _passes(standing, workload, node_id, after)):
+        return standing
+    return VolumeClaim(workload.id, node_id, now, workload.uid)
+
+
+def _passes(claim: VolumeClaim, workload: Workload, node_id: NodeId, after: Outcome) -> bool:
+    """Whether a standing claim goes to the workload's present node: only past a fence."""
+    same = claim.workload_id == workload.id
+    return same and claim.node_id != node_id and _is_fenced(claim.node_id, after)
+
+
+def claims_elsewhere(workload: Workload, node_id: NodeId, after: Outcome) -> Iterator[Hindrance]:
+    """What keeps ``workload`` from being started on ``node_id``: claims that stand elsewhere."""
+    for volume, claim in _standing(workload, after):
+        if claim.workload_id != workload.id:
+            yield _held_by_another(volume, claim)
+        elif claim.node_id != node_id and not _is_fenced(claim.node_id, after):
+            yield _held(volume, claim)
+
+
+def held_here(workload: Workload, node_id: NodeId, after: Outcome) -> Hindrance | None:
+    """What keeps ``workload`` from leaving the silent ``node_id``: a claim there, not fenced."""
+    if _is_fenced(node_id, after):
+        return None
+    held = (each for each in _standing(workload, after) if each[1].node_id == node_id)
+    return next((_held(volume, claim) for volume, claim in held), None)
+
+
+def hindrance(
+    workload: Workload, after: Outcome, is_ready: Callable[[NodeId], bool]
+) -> Hindrance | None:
+    """What keeps ``workload`` from being placed anywhere, or ``None``.
+
+    ``is_ready``: whether a node answers. A claim of its own on such a node is no hindrance: the
+    node gives the volume up, and the workload waits for that where it is placed.
+    """
+    for volume, claim in _standing(workload, after):
+        if claim.workload_id != workload.id:
+            return _held_by_another(volume, claim)
+        silent = not is_ready(claim.node_id) and not _is_fenced(claim.node_id, after)
+        if silent and after.node_of(workload.id) != claim.node_id:
+            return _held(volume, claim)
+    return next(_being_deleted(workload, after, is_ready), None)
+
+
+def _standing(workload: Workload, after: Outcome) -> Iterator[tuple[Volume, VolumeClaim]]:
+    for id_, wanted in wanted_volumes(workload.spec).items():
+        volume = after.volume(id_)
+        claim = stands(volume, after) if volume else None
+        if volume is not None and claim is not None and is_exclusive_volume(wanted):
+            yield volume, claim
+
+
+def _being_deleted(
+    workload: Workload, after: Outcome, is_ready: Callable[[NodeId], bool]
+) -> Iterator[Hindrance]:
+    """Data that an agent was told to remove: what is put there now would go with it."""
+    for id_ in wanted_volumes(workload.spec):
+        for hold in after.holds_on(id_).values():
+            if hold.deletes_data and (not is_local(hold.driver) or is_ready(hold.node_id)):
+                text = (
+                    f"volume {id_} is being deleted with workload {hold.workload_id} on"
+                    f" {hold.node_id}, which has not confirmed"
+                )
+                yield Hindrance(ReasonCode.VOLUME_DELETING, text)
+
+
+def _held(volume: Volume, claim: VolumeClaim) -> Hindrance:
+    text = f"volume {volume.id} held by {claim.node_id} since {_instant(claim.since)}, not fenced"
+    return Hindrance(ReasonCode.VOLUME_HELD, text)
+
+
+def _held_by_another(volume: Volume, claim: VolumeClaim) -> Hindrance:
+    text = (
+        f"volume {volume.id} held by workload {claim.workload_id} on {claim.node_id} since"
+        f" {_instant(claim.since)}; one workload at a time may write to it"
+    )
+    return Hindrance(ReasonCode.VOLUME_HELD, text)
+
+
+def _writes(workload: Workload, volume: Volume) -> bool:
+    wanted = wanted_volumes(workload.spec).get(volume.id)
+    return wanted is not None and is_exclusive_volume(wanted)
+
+
+def _is_fenced(node_id: NodeId, after: Outcome) -> bool:
+    node = after.node(node_id)
+    return node is not None and node.fence is not None
+
+
+def _instant(at: datetime) -> str:
+    return at.isoformat(timespec="seconds")

@@ -1,0 +1,209 @@
+"""A workload's attachments once a commit is done: where it holds its volumes, and how far that is.
+
+Decided here: an attachment begins with the commit that announces an apply to a node, is confirmed
+by the workload running there, and ends when the node confirmed that it has the workload no more.
+Pure.
+
+================================================ ==========================================
+the workload                                     its attachments
+================================================ ==========================================
+assigned, and sent to the node                   Attaching there, for each volume of its spec
+runs there, of the present revision              Attached; those of dropped volumes end
+failed there for want of storage                 Error, with the agent's words
+is being deleted there                           Detaching, with its data where nobody else's
+moved, and the old node owes a delete            Detaching on the old node
+gone from the node, or the node gone             none
+================================================ ==========================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from attrs import evolve, frozen
+
+from persys_core.model.ids import NodeId
+from persys_core.model.spec import ManagedVolume
+from persys_core.model.states import DesiredState, WorkloadStatus
+from persys_core.model.volume import Attachment, AttachmentPhase, RetainPolicy, VolumeId
+from persys_core.model.workload import (
+    Assignment,
+    IntentAction,
+    StatusRecord,
+    Tombstone,
+    Workload,
+)
+from persys_core.placement.demand import driver_name
+from persys_core.ports.cluster_store import Key
+from persys_core.volumes.outcome import Outcome
+from persys_core.volumes.wishes import is_local, wanted_volumes
+
+__all__ = ["STORAGE_FAILED", "holds_after", "removes_data", "retain_policy", "storage_error"]
+
+STORAGE_FAILED = "storage_failed"
+"""The failure code of an agent that could not make or attach a volume."""
+_FAILING = (WorkloadStatus.RETRY_PENDING, WorkloadStatus.FAILED, WorkloadStatus.PENDING)
+
+
+def retain_policy(volume: ManagedVolume) -> RetainPolicy:
+    """What the spec wants kept; anything but *Retain* is *Delete*, as in the reference."""
+    wanted = volume.retain_policy.strip().lower()
+    return RetainPolicy.RETAIN if wanted == "retain" else RetainPolicy.DELETE
+
+
+def storage_error(status: StatusRecord | None) -> str:
+    """Why the workload's storage does not work now; empty where nothing is known against it."""
+    failure = status.failure if status else None
+    if status is None or failure is None or failure.code != STORAGE_FAILED:
+        return ""
+    return failure.message if status.status in _FAILING else ""
+
+
+def removes_data(node_id: NodeId, workload_id: str, after: Outcome) -> bool:
+    """Whether a user's delete on this node takes the data of the managed volumes with it.
+
+    Only where no volume that is to go is anybody else's: the agent is told once for all of them,
+    and keeps those with the policy *Retain* by itself.
+    """
+    held = [e for e in after.holds_of(workload_id).values() if e.node_id == node_id]
+    if not held:
+        return True
+    kept = [each for each in held if not each.deletes_data]
+    return len(kept) < len(held) and all(_is_retained(each, after) for each in kept)
+
+
+def _is_retained(hold: Attachment, after: Outcome) -> bool:
+    volume = after.volume(hold.volume_id)
+    return volume is not None and volume.retain_policy is RetainPolicy.RETAIN
+
+
+def holds_after(workload_id: str, after: Outcome, now: datetime) -> Mapping[Key, Attachment]:
+    """The workload's attachments, given its records in ``after``."""
+    held = after.holds_of(workload_id)
+    graves = after.graves(workload_id)
+    found = {
+        key: _leaving(each, graves[each.node_id], after, now)
+        for key, each in held.items()
+        if each.node_id in graves
+    }
+    workload, placed = after.workload(workload_id), after.assignment(workload_id)
+    if workload is not None and placed is not None:
+        found.update(_Here(workload, placed, after.status(workload_id), after, now).holds(held))
+    return found
+
+
+@frozen
+class _Here:
+    """The attachments on the node that the workload is assigned to."""
+
+    workload: Workload
+    placed: Assignment
+    status: StatusRecord | None
+    after: Outcome
+    now: datetime
+
+    def holds(self, held: Mapping[Key, Attachment]) -> Mapping[Key, Attachment]:
+        here = {key: each for key, each in held.items() if each.node_id == self.placed.node_id}
+        wanted = wanted_volumes(self.workload.spec)
+        if self._was_sent():
+            here.update({key: each for key, each in self._begun(wanted) if key not in here})
+        if self._runs():
+            here = {key: each for key, each in here.items() if each.volume_id in wanted}
+        return {key: self._moved_on(each) for key, each in here.items()}
+
+    def _begun(self, wanted: Mapping[VolumeId, ManagedVolume]) -> list[tuple[Key, Attachment]]:
+        return [
+            (
+                Key.attachment(self.placed.node_id, self.workload.id, id_),
+                Attachment(
+                    id_,
+                    self.workload.id,
+                    self.placed.node_id,
+                    self.now,
+                    self.now,
+                    self.now,
+                    driver=driver_name(volume.driver),
+                    mount_path=volume.mount_path,
+                    read_only=volume.read_only,
+                ),
+            )
+            for id_, volume in wanted.items()
+        ]
+
+    def _moved_on(self, hold: Attachment) -> Attachment:
+        if self._is_told_to_delete():
+            deletes = hold.deletes_data or _may_delete(hold, self.workload.uid, self.after)
+            return _in_phase(hold, AttachmentPhase.DETACHING, self.now, deletes_data=deletes)
+        if self._runs():
+            return _in_phase(hold, AttachmentPhase.ATTACHED, self.now)
+        if hold.phase is AttachmentPhase.ATTACHED:
+            return hold
+        error = storage_error(self.status)
+        phase = AttachmentPhase.ERROR if error else AttachmentPhase.ATTACHING
+        return _in_phase(hold, phase, self.now, error)
+
+    def _was_sent(self) -> bool:
+        if self._runs():
+            return True
+        sent_at = self.status.reapply.last_apply_at if self.status else None
+        return sent_at is not None and sent_at >= self.placed.created_at
+
+    def _runs(self) -> bool:
+        seen = self.status.observed if self.status else None
+        return (
+            self.status is not None
+            and seen is not None
+            and self.status.status is WorkloadStatus.RUNNING
+            and seen.node_id == self.placed.node_id
+            and seen.revision_id == self.workload.revision_id
+        )
+
+    def _is_told_to_delete(self) -> bool:
+        intent = self.status.intent if self.status else None
+        told = intent is not None and intent.action is IntentAction.DELETE
+        return told and self.workload.desired_state is DesiredState.DELETED
+
+
+def _leaving(hold: Attachment, grave: Tombstone, after: Outcome, now: datetime) -> Attachment:
+    """What the node was told stands; what it is still to be told follows who uses the volume."""
+    told = grave.intent is not None and grave.intent.action is IntentAction.DELETE
+    deletes = hold.deletes_data
+    if not told:
+        deletes = grave.delete_volumes and _may_delete(hold, grave.uid, after)
+    return _in_phase(hold, AttachmentPhase.DETACHING, now, deletes_data=deletes)
+
+
+def _may_delete(hold: Attachment, uid: str, after: Outcome) -> bool:
+    """Whether the data is nobody else's; ``uid`` is the life of the workload that is deleted."""
+    volume = after.volume(hold.volume_id)
+    if volume is None or volume.retain_policy is RetainPolicy.RETAIN or volume.standalone:
+        return False
+    others = set(volume.workload_refs) - {hold.workload_id}
+    successor = after.workload(hold.workload_id)
+    if successor is not None and successor.uid != uid:
+        others |= {successor.id} if volume.id in wanted_volumes(successor.spec) else set()
+    if is_local(volume.driver):
+        others = {each for each in others if after.node_of(each) == hold.node_id}
+    return not others
+
+
+def _in_phase(
+    hold: Attachment,
+    phase: AttachmentPhase,
+    now: datetime,
+    error: str = "",
+    *,
+    deletes_data: bool = False,
+) -> Attachment:
+    if (hold.phase, hold.last_error, hold.deletes_data) == (phase, error, deletes_data):
+        return hold
+    since = hold.last_transition if hold.phase is phase else now
+    return evolve(
+        hold,
+        phase=phase,
+        last_error=error,
+        deletes_data=deletes_data,
+        last_transition=since,
+        updated_at=now,
+    )
