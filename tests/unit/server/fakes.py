@@ -185,7 +185,7 @@ class FakeScheduler:
     async def delete_workload(self, workload_id: str, *, force: bool) -> DeleteAnswer:
         return await self._answer((workload_id, force), DeleteAnswer("Deleting"))
 
-    async def retry_workload(self, workload_id: str) -> None:
+    async def retry_workload(self, workload_id: str, *, discard_local: bool = False) -> None:
         await self._answer(workload_id, None)
 
     async def submit(self, suggestion: AutomationSuggestion) -> AutomationDecision:

@@ -3,6 +3,7 @@
 Nodes, workloads, assignments, drifts, volumes and attachments have the reference's keys, so that
 its data is found in place; everything of ours lies under ``/persys/``. What stands in a value is
 decided in ``codec``.
+"""
 
 from __future__ import annotations
 

@@ -41,6 +41,6 @@ class Admission:
         """Begin a deletion."""
         return await self._workloads.delete(workload_id, force=force)
 
-    async def retry_workload(self, workload_id: WorkloadId) -> None:
+    async def retry_workload(self, workload_id: WorkloadId, *, discard_local: bool = False) -> None:
         """Forget old failures and try again now."""
-        await self._workloads.retry(workload_id)
+        await self._workloads.retry(workload_id, discard_local=discard_local)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from persys_core.control.announced import Announced
 from persys_core.control.answers import HeartbeatAnswer, RegisterAnswer
@@ -90,6 +90,7 @@ class NodeAdmission:
             return HeartbeatAnswer(True, self._modes.tells_drain(now), now + FROZEN_LEASE)
         if not await self._is_known(beat.node_id):
             return HeartbeatAnswer(False, False, now, known=False)
+        await self._end_fence(beat.node_id)
         expires = await self._ports.liveness.touch(beat.node_id, self._config.liveness.lease)
         self._on_heard(beat.node_id)
         self._take(beat)
@@ -123,6 +124,22 @@ class NodeAdmission:
         )
 
     # Heartbeats
+
+    async def _end_fence(self, node_id: NodeId) -> None:
+        """Who is heard is not cut off; that is known before the beat counts as a sign of life."""
+        node = self._view.node(node_id)
+        if node is None or node.value.fence is None:
+            return
+        await self._committer.transact(lambda: self._unfenced(node_id))
+        self._events.publish(
+            EventType.NODE_FENCE_ENDED, node_id=node_id, reason="the node is heard again"
+        )
+
+    def _unfenced(self, node_id: NodeId) -> tuple[Transaction, None]:
+        stored = self._view.node(node_id)
+        if stored is None:
+            return Transaction(), None
+        return Transaction().put(Key.node(node_id), evolve(stored.value, fence=None), stored), None
 
     async def _is_known(self, node_id: NodeId) -> bool:
         if self._view.node(node_id) is None:

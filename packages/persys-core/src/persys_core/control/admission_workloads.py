@@ -24,7 +24,7 @@ from persys_core.control.requests import ApplyWorkload
 from persys_core.control.view import ClusterView
 from persys_core.model.errors import NotFoundError, RefusedError
 from persys_core.model.event import EventType
-from persys_core.model.ids import WorkloadId
+from persys_core.model.ids import NodeId, WorkloadId
 from persys_core.model.states import DesiredState
 from persys_core.model.workload import Assignment, StatusRecord, Workload
 from persys_core.nodes.liveness import NodeCondition
@@ -72,14 +72,17 @@ class WorkloadAdmission:
             self._publish(EventType.WORKLOAD_DELETED, workload_id, "deleted by request")
         return answer
 
-    async def retry(self, workload_id: WorkloadId) -> None:
+    async def retry(self, workload_id: WorkloadId, *, discard_local: bool = False) -> None:
         """Forget old failures; see ``AdmissionApi.retry_workload``."""
         self._require_writable()
         await self._reads.through(
             Key.workload(workload_id), Key.status(workload_id), Key.assignment(workload_id)
         )
-        await self._committer.transact(lambda: self._decide_retry(workload_id))
-        self._publish(EventType.RETRY_TRIGGERED, workload_id, "retry requested")
+        left = await self._committer.transact(
+            lambda: self._decide_retry(workload_id, discard_local)
+        )
+        why = f"retry requested, its local data on {left} given up" if left else "retry requested"
+        self._publish(EventType.RETRY_TRIGGERED, workload_id, why)
 
     # Deciding
 
@@ -167,7 +170,9 @@ class WorkloadAdmission:
             tx = ledger.end_tombstone(tx, tombstone, self._view.allocation(node_id))
         return tx, len(owing)
 
-    def _decide_retry(self, workload_id: WorkloadId) -> tuple[Transaction, None]:
+    def _decide_retry(
+        self, workload_id: WorkloadId, discard_local: bool
+    ) -> tuple[Transaction, NodeId]:
         stored = self._view.workload(workload_id)
         if stored is None:
             raise NotFoundError("workload", workload_id)
@@ -176,12 +181,34 @@ class WorkloadAdmission:
             raise RefusedError(f'workload "{workload_id}" is being deleted; nothing to retry')
         if stored.value.imported is not None:
             raise RefusedError(f'workload "{workload_id}": {transitions.IMPORT_ADVICE}')
-        status = transitions.retried(self._status_of(stored.value, now), now)
+        status = self._status_of(stored.value, now)
+        left = self._discarded(status) if discard_local else ""
+        if left:
+            status = evolve(status, data_node_id="")
+        status = transitions.retried(status, now)
         tx = Transaction().expecting(Key.workload(workload_id), stored)
         tx = tx.expecting(Key.assignment(workload_id), self._view.assignment(workload_id))
         if outlook_of(stored.value, status) is Outlook.RUN:
             tx, status, _ = self._placing.into(tx, stored.value, status)
-        return tx.put(Key.status(workload_id), status, self._view.status(workload_id)), None
+        return tx.put(Key.status(workload_id), status, self._view.status(workload_id)), left
+
+    def _discarded(self, status: StatusRecord) -> NodeId:
+        """The node whose local data is given up; RefusedError where that cannot be meant."""
+        node_id = status.data_node_id
+        if not node_id:
+            raise RefusedError(
+                f'workload "{status.id}" has no local data on any node; retry it without'
+                " discarding local data"
+            )
+        node = self._view.node(node_id)
+        ready = self._node_views.condition(node_id) is NodeCondition.READY
+        if ready and node is not None and not node.value.intent.draining:
+            raise RefusedError(
+                f'node "{node_id}", which has the local data of workload "{status.id}", is in'
+                " service: nothing has to be given up; drain the node first if the workload is to"
+                " leave it without its data"
+            )
+        return node_id
 
     # Small things
 

@@ -14,6 +14,7 @@ from persys_core.model.resources import Resources
 from persys_core.model.spec_changes import SpecChange
 from persys_core.model.states import NodeStatus, OperatingMode
 from persys_core.model.usage import NodeUsage, WorkloadUsage
+from persys_core.model.volume import Attachment, Volume, VolumeId
 from persys_core.model.workload import Assignment, StatusRecord, Workload
 from persys_core.placement.explain import Explanation
 from persys_core.recovery.plan import ImportItem
@@ -29,10 +30,13 @@ __all__ = [
     "Freshness",
     "HeartbeatAnswer",
     "ImportAnswer",
+    "NodeFenced",
     "NodeRemoval",
     "NodeView",
     "Plan",
     "RegisterAnswer",
+    "VolumeRelease",
+    "VolumeView",
     "WorkloadView",
 ]
 
@@ -171,6 +175,26 @@ class ImportAnswer:
 
 
 @frozen
+class VolumeView:
+    """A volume as shown, with who holds it. ``held_reason``: why it cannot move or go away now."""
+
+    volume: Volume
+    attachments: tuple[Attachment, ...] = ()
+    held_reason: str = ""
+
+
+@frozen
+class VolumeRelease:
+    """Whether a volume was given up, and whether its record is gone. ``holder``: the node that
+    held it for writing until then, if one did."""
+
+    accepted: bool
+    removed: bool
+    view: VolumeView
+    holder: NodeId = ""
+
+
+@frozen
 class NodeView:
     """A node as shown: record, liveness, ledger and measured use side by side."""
 
@@ -198,6 +222,14 @@ class WorkloadView:
     assignment: Assignment | None
     usage: WorkloadUsage | None = None
     max_attempts: int = 0
+
+
+@frozen
+class NodeFenced:
+    """A node that counts as cut off, and the exclusive volumes that may leave it for that."""
+
+    node: NodeView
+    volume_ids: tuple[VolumeId, ...]
 
 
 @frozen

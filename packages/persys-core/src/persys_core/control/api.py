@@ -19,10 +19,13 @@ from persys_core.control.answers import (
     Freshness,
     HeartbeatAnswer,
     ImportAnswer,
+    NodeFenced,
     NodeRemoval,
     NodeView,
     Plan,
     RegisterAnswer,
+    VolumeRelease,
+    VolumeView,
     WorkloadView,
 )
 from persys_core.control.requests import (
@@ -36,14 +39,23 @@ from persys_core.control.requests import (
     NodeLabelChange,
     NodeTaintChange,
     RegisterNode,
+    ReleaseVolume,
     RemoveNode,
+    VolumeFilter,
 )
 from persys_core.model.drift import DriftRecord
 from persys_core.model.ids import NodeId, StoreRevision, WorkloadId
 from persys_core.model.states import OperatingMode
 from persys_core.placement.explain import Explanation
 
-__all__ = ["AdmissionApi", "AutomationApi", "NodeOperationsApi", "QueriesApi", "RecoveryApi"]
+__all__ = [
+    "AdmissionApi",
+    "AutomationApi",
+    "NodeOperationsApi",
+    "QueriesApi",
+    "RecoveryApi",
+    "VolumesApi",
+]
 
 
 class AdmissionApi(Protocol):
@@ -66,8 +78,12 @@ class AdmissionApi(Protocol):
         """Begin a deletion; ``force`` also drops what a dead node still owes."""
         ...
 
-    async def retry_workload(self, workload_id: WorkloadId) -> None:
-        """Forget old failures and try again now."""
+    async def retry_workload(self, workload_id: WorkloadId, *, discard_local: bool = False) -> None:
+        """Forget old failures and try again now; NotFoundError.
+
+        ``discard_local`` also gives up the local data that ties it to a node, so that it may start
+        elsewhere without; RefusedError where there is none, or where that node is in service.
+        """
         ...
 
 
@@ -132,6 +148,26 @@ class RecoveryApi(Protocol):
     async def acknowledge_empty(self, order: AcknowledgeEmpty) -> OperatingMode:
         """Take the store as it is and end recovery; the mode afterwards. RefusedError in normal
         mode, FrozenError while degraded."""
+        ...
+
+
+class VolumesApi(Protocol):
+    """Volumes, who holds them, and what an operator answers for."""
+
+    async def list_volumes(
+        self, wanted: VolumeFilter, *, at_least: StoreRevision = 0
+    ) -> tuple[Sequence[VolumeView], Freshness]:
+        """Every volume that is known, sorted by id."""
+        ...
+
+    async def fence(self, change: NodeIntentChange) -> NodeFenced:
+        """Record that a silent node is cut off; NotFoundError, RefusedError while it beats. The
+        word is over as soon as the node is heard again."""
+        ...
+
+    async def release(self, request: ReleaseVolume) -> VolumeRelease:
+        """Give up a volume's record, or with force its claim; NotFoundError. Not accepted where
+        something refers to it. Data is never touched."""
         ...
 
 

@@ -20,7 +20,7 @@ from persys_core.control.work import Work, tombstone_work, workload_work
 from persys_core.control.workqueue import WorkQueue
 from persys_core.model.errors import FrozenError
 from persys_core.model.ids import NodeId
-from persys_core.model.node import Node, OperatorIntent
+from persys_core.model.node import Fence, Node, OperatorIntent
 from persys_core.model.states import WorkloadStatus
 from persys_core.model.workload import Tombstone
 from persys_core.ports.cluster_store import (
@@ -196,7 +196,7 @@ class LeadingLoops:
                     self.nudge(tombstone_work(node_id, key.id))
             case Kind.TOMBSTONE:
                 self._nudge_tombstone(before, after)
-            case Kind.NODE if _intent_of(before) != _intent_of(after):
+            case Kind.NODE if _word_on(before) != _word_on(after):
                 self.node_changed(key.id)
             case _:
                 pass
@@ -248,6 +248,8 @@ class LeadingLoops:
             self.nudge(tombstone_work(grave.node_id, grave.workload_id))
 
 
-def _intent_of(stored: Versioned[Record] | None) -> OperatorIntent | None:
-    """``None`` where there is no such node."""
-    return stored.value.intent if stored and isinstance(stored.value, Node) else None
+def _word_on(stored: Versioned[Record] | None) -> tuple[OperatorIntent, Fence | None] | None:
+    """What operators say of a node; ``None`` where there is no such node."""
+    if stored is None or not isinstance(stored.value, Node):
+        return None
+    return stored.value.intent, stored.value.fence

@@ -16,6 +16,7 @@ from persys_core.model.resources import Resources
 from persys_core.model.spec import WorkloadSpec
 from persys_core.model.states import DesiredState, TaintEffect, WorkloadType
 from persys_core.model.usage import NodeUsage, WorkloadUsage
+from persys_core.model.volume import VolumeId
 
 __all__ = [
     "AcknowledgeEmpty",
@@ -29,7 +30,9 @@ __all__ = [
     "NodeLabelChange",
     "NodeTaintChange",
     "RegisterNode",
+    "ReleaseVolume",
     "RemoveNode",
+    "VolumeFilter",
 ]
 
 
@@ -151,6 +154,26 @@ class AcknowledgeEmpty:
     """Take the store as it is; ``reason`` is kept in the audit event."""
 
     reason: str
+    actor: str = "operator"
+
+
+@frozen
+class VolumeFilter:
+    """Which volumes a reader wants; an empty field matches everything."""
+
+    node_id: NodeId = ""
+    workload_id: WorkloadId = ""
+    phase: str = ""
+
+
+@frozen
+class ReleaseVolume:
+    """Give up what is recorded of a volume; with ``force`` although something refers to it or may
+    still write to it, which the operator answers for."""
+
+    volume_id: VolumeId
+    reason: str = ""
+    force: bool = False
     actor: str = "operator"
 
 

@@ -44,6 +44,7 @@ from persys_core.control.queries import Queries
 from persys_core.control.reads import Reads
 from persys_core.control.recovery import Recovery
 from persys_core.control.view import ClusterView
+from persys_core.control.volume_operations import VolumeOperations
 from persys_core.control.work import Work
 from persys_core.model.event import EventType
 from persys_core.model.ids import NodeId
@@ -191,6 +192,19 @@ class Scheduler:
             self.modes.require_writable,
         )
         self.recovery = self._make_recovery(announced)
+        self._wire_queries()
+
+    def _wire_queries(self) -> None:
+        self.volumes = VolumeOperations(
+            self.view,
+            self.reads,
+            self.committer,
+            self.node_views,
+            self.publisher,
+            self.ports.clock,
+            self.config,
+            self.modes.require_writable,
+        )
         explaining = Explaining(self.view, self.placing, self.node_views, self.ports.clock)
         self.queries = Queries(
             self.view,

@@ -84,6 +84,9 @@ class ClusterView:
     def volume(self, volume_id: VolumeId) -> Versioned[Volume] | None:
         return cast("Versioned[Volume] | None", self._records[Kind.VOLUME].get(volume_id))
 
+    def attachment(self, key: Key) -> Versioned[Attachment] | None:
+        return cast("Versioned[Attachment] | None", self._records[Kind.ATTACHMENT].get(key.id))
+
     def marker(self) -> Versioned[ClusterMarker] | None:
         return cast("Versioned[ClusterMarker] | None", self._records[Kind.MARKER].get(""))
 
