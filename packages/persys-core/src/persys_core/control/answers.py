@@ -185,8 +185,8 @@ class VolumeView:
 
 @frozen
 class VolumeRelease:
-    """Whether a volume was given up, and whether its record is gone. ``holder``: the node that
-    held it for writing until then, if one did."""
+    """Whether a volume, or by force its holder's claim, was given up, and whether its record is
+    gone. ``holder``: the node that held it for writing until then, if one did."""
 
     accepted: bool
     removed: bool

@@ -166,8 +166,9 @@ class VolumesApi(Protocol):
         ...
 
     async def release(self, request: ReleaseVolume) -> VolumeRelease:
-        """Give up a volume's record, or with force its claim; NotFoundError. Not accepted where
-        something refers to it. Data is never touched."""
+        """Give up the record of a volume that nothing uses; NotFoundError. With force, of one in
+        use, the claim of its holder: who forces this answers for it that the holder writes no
+        more. Not accepted otherwise. Data is never touched."""
         ...
 
 

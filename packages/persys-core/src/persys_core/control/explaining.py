@@ -20,6 +20,7 @@ from persys_core.nodes.liveness import NodeCondition
 from persys_core.placement.explain import Explanation, ReasonCode, ReasonTally, Verdict
 from persys_core.ports.clock import Clock
 from persys_core.reconcile.situation import Outlook, outlook_of
+from persys_core.volumes.claims import NEXT_STEPS
 
 __all__ = ["Explaining"]
 
@@ -27,6 +28,12 @@ _NEXT_STEPS = {
     WorkloadStatus.SCHEDULED: "the node's agent is starting it",
     WorkloadStatus.UPDATING: "the new revision is being sent to the node's agent",
     WorkloadStatus.RUNNING: "nothing: it runs as wished",
+}
+_PINNED = {
+    ReasonCode.LOCAL_DATA: "it goes on when its node is back; a retry that discards its local data"
+    " (persysctl retry workload --discard-local) starts it elsewhere without",
+    ReasonCode.VOLUME_HELD: "it goes on when its node is back; a fence of the node (persysctl node"
+    " fence), once it is really cut off, lets it start elsewhere",
 }
 
 
@@ -158,6 +165,14 @@ class Explaining:
         condition = self._node_views.condition(assignment.node_id)
         if condition is not NodeCondition.READY:
             return self._on_silent_node(status, assignment)
+        if status.reason is not None and status.reason.code == ReasonCode.VOLUME_HELD:
+            return Explanation(
+                Verdict.DEFERRED,
+                status.reason.message,
+                assignment.node_id,
+                reasons=(ReasonTally(ReasonCode.VOLUME_HELD, 1, status.reason.message),),
+                next_step=NEXT_STEPS[ReasonCode.VOLUME_HELD],
+            )
         if status.reason is not None and status.reason.code.startswith("resize:"):
             code = status.reason.code.removeprefix("resize:")
             known = ReasonCode(code) if code in set(ReasonCode) else ReasonCode.RESOURCE
@@ -185,13 +200,14 @@ class Explaining:
     def _on_silent_node(self, status: StatusRecord, assignment: Assignment) -> Explanation:
         health = self._node_views.health(assignment.node_id)
         text = capped(f"node {assignment.node_id}: {health.reason}")
-        if status.reason is not None and status.reason.code == ReasonCode.LOCAL_DATA:
+        if status.reason is not None and status.reason.code in _PINNED:
+            code = ReasonCode(status.reason.code)
             return Explanation(
                 Verdict.PINNED,
                 status.reason.message,
                 assignment.node_id,
-                reasons=(ReasonTally(ReasonCode.LOCAL_DATA, 1, status.reason.message),),
-                next_step="it goes on when its node is back",
+                reasons=(ReasonTally(code, 1, status.reason.message),),
+                next_step=_PINNED[code],
             )
         return Explanation(
             Verdict.MOVING,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from persys_core.control.agent_calls import AgentCalls
@@ -16,12 +16,14 @@ from persys_core.control.loops import PeriodicLoop
 from persys_core.control.node_pass import NodePass
 from persys_core.control.reconciler import Reconciler
 from persys_core.control.term import Term
+from persys_core.control.volume_audit import VolumeAudit
 from persys_core.control.work import Work, tombstone_work, workload_work
 from persys_core.control.workqueue import WorkQueue
 from persys_core.model.errors import FrozenError
 from persys_core.model.ids import NodeId
 from persys_core.model.node import Fence, Node, OperatorIntent
 from persys_core.model.states import WorkloadStatus
+from persys_core.model.volume import Volume
 from persys_core.model.workload import Tombstone
 from persys_core.ports.cluster_store import (
     Key,
@@ -71,6 +73,7 @@ class LeadingLoops:
         )
         self._pass = NodePass(self._term, scheduler.listing, scheduler.modes.report)
         self._audit = LedgerAudit(self._term)
+        self._volume_audit = VolumeAudit(self._term)
         self._drift = DriftDetector(
             self._term, scheduler.drift_notes, self._pass.look_at, self.nudge
         )
@@ -196,10 +199,21 @@ class LeadingLoops:
                     self.nudge(tombstone_work(node_id, key.id))
             case Kind.TOMBSTONE:
                 self._nudge_tombstone(before, after)
+            case Kind.VOLUME if _released(before) != _released(after):
+                self._nudge_users(before, after)
             case Kind.NODE if _word_on(before) != _word_on(after):
                 self.node_changed(key.id)
             case _:
                 pass
+
+    def _nudge_users(
+        self, before: Versioned[Record] | None, after: Versioned[Record] | None
+    ) -> None:
+        """An operator answers for a volume's holder: who waits for that goes on."""
+        for stored in (before, after):
+            if stored is not None and isinstance(stored.value, Volume):
+                for workload_id in stored.value.workload_refs:
+                    self.nudge(workload_work(workload_id))
 
     def _nudge_tombstone(
         self, before: Versioned[Record] | None, after: Versioned[Record] | None
@@ -229,10 +243,11 @@ class LeadingLoops:
             self._nudge_leaving(node_id)
 
     async def _audit_and_sweep(self) -> None:
-        """The backstop: the ledger, and everything that is not at rest."""
+        """The backstop: the ledger, the volumes, and everything that is not at rest."""
         with suppress(StoreUnavailableError, FrozenError, LeadershipLostError):
             # What could not be compared now the next pass, or the next leader, compares.
             await self._audit.run()
+            await self._volume_audit.run()
         self._add_unsettled()
 
     def _add_unsettled(self) -> None:
@@ -246,6 +261,11 @@ class LeadingLoops:
                 self.nudge(workload_work(workload_id))
         for grave in self._view.values(Kind.TOMBSTONE, Tombstone):
             self.nudge(tombstone_work(grave.node_id, grave.workload_id))
+
+
+def _released(stored: Versioned[Record] | None) -> datetime | None:
+    claim = stored.value.claim if stored and isinstance(stored.value, Volume) else None
+    return claim.released_at if claim else None
 
 
 def _word_on(stored: Versioned[Record] | None) -> tuple[OperatorIntent, Fence | None] | None:

@@ -23,7 +23,7 @@ from persys_core.model.errors import NotFoundError, RefusedError
 from persys_core.model.event import EventType
 from persys_core.model.ids import NodeId, StoreRevision
 from persys_core.model.node import Fence
-from persys_core.model.volume import Attachment, AttachmentPhase, Volume, VolumeId, VolumePhase
+from persys_core.model.volume import Volume, VolumeId, VolumePhase
 from persys_core.nodes.liveness import NodeCondition
 from persys_core.placement.ledger import Transaction
 from persys_core.ports.clock import Clock
@@ -115,29 +115,19 @@ class VolumeOperations:
         if stored is None:
             raise NotFoundError("volume", request.volume_id)
         volume, after = stored.value, Outcome(self._view)
-        holds = after.holds_on(volume.id)
-        users = tuple(ref for ref in volume.workload_refs if after.workload(ref) is not None)
-        claim = stands(volume, after)
+        claim, key = stands(volume, after), Key.volume(volume.id)
         holder = claim.node_id if claim else ""
-        key = Key.volume(volume.id)
-        tx = Transaction(forced=True)
-        if not users and not holds:
-            return tx.delete(key, stored), VolumeRelease(True, True, self._shown(volume), holder)
-        if not request.force:
-            refusal = VolumeRelease(False, False, self._shown(volume), holder)
-            return tx.expecting(key, stored), refusal
-        kept = {}
-        for hold_key, hold in holds.items():
-            if self._node_views.condition(hold.node_id) is NodeCondition.READY:
-                kept[hold_key] = hold
-            else:
-                tx = tx.delete(hold_key, self._view.attachment(hold_key))
-        freed = _freed(volume, users, tuple(kept.values()))
-        if freed is None:
-            return tx.delete(key, stored), VolumeRelease(True, True, self._shown(volume), holder)
-        freed = evolve(freed, updated_at=self._clock.now())
-        view = VolumeView(freed, tuple(kept.values()))
-        return tx.put(key, freed, stored), VolumeRelease(True, False, view, holder)
+        users = [ref for ref in volume.workload_refs if after.workload(ref) is not None]
+        if not users and not after.holds_on(volume.id):
+            tx = Transaction().delete(key, stored)
+            return tx, VolumeRelease(True, True, self._shown(volume), holder)
+        if not request.force or claim is None:
+            tx = Transaction().expecting(key, stored)
+            return tx, VolumeRelease(False, False, self._shown(volume), holder)
+        now = self._clock.now()
+        freed = evolve(volume, claim=evolve(claim, released_at=now), updated_at=now)
+        tx = Transaction().put(key, freed, stored)
+        return tx, VolumeRelease(True, False, self._shown(freed), holder)
 
     def _shown(self, volume: Volume) -> VolumeView:
         after = Outcome(self._view)
@@ -150,6 +140,8 @@ class VolumeOperations:
         if claim is not None:
             since = claim.since.isoformat(timespec="seconds")
             text = f"held by workload {claim.workload_id} on {claim.node_id} since {since}"
+            if claim.released_at is not None:
+                return f"{text}, released by an operator"
             node = after.node(claim.node_id)
             if self._node_views.condition(claim.node_id) is NodeCondition.READY:
                 return text
@@ -160,22 +152,6 @@ class VolumeOperations:
         if volume.workload_refs:
             return f"referred to by {', '.join(volume.workload_refs)}"
         return ""
-
-
-def _freed(volume: Volume, users: tuple[str, ...], kept: tuple[Attachment, ...]) -> Volume | None:
-    """The record without its claim and without what silent nodes hold; ``None`` where nothing is
-    left that it could be about."""
-    if not users and not kept:
-        return None
-    attached = any(each.phase is AttachmentPhase.ATTACHED for each in kept)
-    return evolve(
-        volume,
-        workload_refs=users,
-        attached_nodes=tuple(sorted({each.node_id for each in kept})),
-        phase=VolumePhase.ATTACHED if attached else VolumePhase.PROVISIONED,
-        last_error="",
-        claim=None,
-    )
 
 
 def _matches(view: VolumeView, wanted: VolumeFilter) -> bool:

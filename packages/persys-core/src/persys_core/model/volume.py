@@ -77,6 +77,8 @@ class VolumeClaim:
     since: datetime
     uid: str = ""
     """The workload's, so that a later life of the same id is told apart."""
+    released_at: datetime | None = None
+    """When an operator answered for it that the holder writes no more, if one did."""
 
 
 @frozen

@@ -13,6 +13,7 @@ from datetime import datetime
 from attrs import frozen
 
 from persys_core.model.ids import NodeId
+from persys_core.model.states import WorkloadStatus
 from persys_core.model.volume import Volume, VolumeClaim
 from persys_core.model.workload import Workload
 from persys_core.placement.explain import ReasonCode
@@ -77,26 +78,42 @@ def claim_after(
 
 
 def _passes(claim: VolumeClaim, workload: Workload, node_id: NodeId, after: Outcome) -> bool:
-    """Whether a standing claim goes to the workload's present node: only past a fence."""
-    same = claim.workload_id == workload.id
-    return same and claim.node_id != node_id and _is_fenced(claim.node_id, after)
+    """Whether a standing claim gives way to one of the workload on its present node.
+
+    Only past a fence; a released one also where it is seen at work there after that word.
+    """
+    if (claim.workload_id, claim.node_id) == (workload.id, node_id):
+        return claim.released_at is not None and _seen_since(claim.released_at, claim, after)
+    if claim.released_at is not None:
+        return True
+    return claim.workload_id == workload.id and _is_fenced(claim, after)
+
+
+def _seen_since(at: datetime, claim: VolumeClaim, after: Outcome) -> bool:
+    status = after.status(claim.workload_id)
+    if status is None or status.status is not WorkloadStatus.RUNNING:
+        return False
+    seen = status.observed
+    return seen.node_id == claim.node_id and seen.at is not None and seen.at > at
 
 
 def claims_elsewhere(workload: Workload, node_id: NodeId, after: Outcome) -> Iterator[Hindrance]:
     """What keeps ``workload`` from being started on ``node_id``: claims that stand elsewhere."""
     for volume, claim in _standing(workload, after):
-        if claim.workload_id != workload.id:
+        if claim.workload_id != workload.id and claim.released_at is None:
             yield _held_by_another(volume, claim)
-        elif claim.node_id != node_id and not _is_fenced(claim.node_id, after):
+        elif claim.node_id != node_id and not _is_fenced(claim, after):
             yield _held(volume, claim)
 
 
 def held_here(workload: Workload, node_id: NodeId, after: Outcome) -> Hindrance | None:
     """What keeps ``workload`` from leaving the silent ``node_id``: a claim there, not fenced."""
-    if _is_fenced(node_id, after):
-        return None
-    held = (each for each in _standing(workload, after) if each[1].node_id == node_id)
-    return next((_held(volume, claim) for volume, claim in held), None)
+    held = (
+        _held(volume, claim)
+        for volume, claim in _standing(workload, after)
+        if claim.node_id == node_id and not _is_fenced(claim, after)
+    )
+    return next(held, None)
 
 
 def hindrance(
@@ -108,9 +125,9 @@ def hindrance(
     node gives the volume up, and the workload waits for that where it is placed.
     """
     for volume, claim in _standing(workload, after):
-        if claim.workload_id != workload.id:
+        if claim.workload_id != workload.id and claim.released_at is None:
             return _held_by_another(volume, claim)
-        silent = not is_ready(claim.node_id) and not _is_fenced(claim.node_id, after)
+        silent = not is_ready(claim.node_id) and not _is_fenced(claim, after)
         if silent and after.node_of(workload.id) != claim.node_id:
             return _held(volume, claim)
     return next(_being_deleted(workload, after, is_ready), None)
@@ -156,9 +173,10 @@ def _writes(workload: Workload, volume: Volume) -> bool:
     return wanted is not None and is_exclusive_volume(wanted)
 
 
-def _is_fenced(node_id: NodeId, after: Outcome) -> bool:
-    node = after.node(node_id)
-    return node is not None and node.fence is not None
+def _is_fenced(claim: VolumeClaim, after: Outcome) -> bool:
+    """Whether somebody answers for it that the holder writes no more."""
+    node = after.node(claim.node_id)
+    return claim.released_at is not None or (node is not None and node.fence is not None)
 
 
 def _instant(at: datetime) -> str:

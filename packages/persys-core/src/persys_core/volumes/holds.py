@@ -1,6 +1,7 @@
 """A workload's attachments once a commit is done: where it holds its volumes, and how far that is.
 
-Decided here: an attachment begins with the commit that announces an apply to a node, is confirmed
+Decided here: whose data a delete takes with it, settled by the commit that announces the call. And
+how far an attachment is: it begins with the commit that announces an apply to a node, is confirmed
 by the workload running there, and ends when the node confirmed that it has the workload no more.
 Pure.
 
@@ -10,7 +11,8 @@ the workload                                     its attachments
 assigned, and sent to the node                   Attaching there, for each volume of its spec
 runs there, of the present revision              Attached; those of dropped volumes end
 failed there for want of storage                 Error, with the agent's words
-is being deleted there                           Detaching, with its data where nobody else's
+is being deleted there                           Detaching; once the agent is told, with its
+                                                 data, where that is nobody else's
 moved, and the old node owes a delete            Detaching on the old node
 gone from the node, or the node gone             none
 ================================================ ==========================================
@@ -29,13 +31,14 @@ from persys_core.model.states import DesiredState, WorkloadStatus
 from persys_core.model.volume import Attachment, AttachmentPhase, RetainPolicy, VolumeId
 from persys_core.model.workload import (
     Assignment,
+    Intent,
     IntentAction,
     StatusRecord,
     Tombstone,
     Workload,
 )
 from persys_core.placement.demand import driver_name
-from persys_core.ports.cluster_store import Key
+from persys_core.ports.cluster_store import Key, Record
 from persys_core.volumes.outcome import Outcome
 from persys_core.volumes.wishes import is_local, wanted_volumes
 
@@ -132,8 +135,12 @@ class _Here:
         ]
 
     def _moved_on(self, hold: Attachment) -> Attachment:
-        if self._is_told_to_delete():
-            deletes = hold.deletes_data or _may_delete(hold, self.workload.uid, self.after)
+        call = self._delete_call()
+        if call is not None:
+            before = self.after.records.get(Key.status(self.workload.id))
+            deletes = hold.deletes_data
+            if not _is_same_call(call, before.value if before else None):
+                deletes = deletes or _may_delete(hold, self.workload.uid, self.after)
             return _in_phase(hold, AttachmentPhase.DETACHING, self.now, deletes_data=deletes)
         if self._runs():
             return _in_phase(hold, AttachmentPhase.ATTACHED, self.now)
@@ -159,19 +166,30 @@ class _Here:
             and seen.revision_id == self.workload.revision_id
         )
 
-    def _is_told_to_delete(self) -> bool:
-        intent = self.status.intent if self.status else None
-        told = intent is not None and intent.action is IntentAction.DELETE
-        return told and self.workload.desired_state is DesiredState.DELETED
+    def _delete_call(self) -> Intent | None:
+        wanted = self.workload.desired_state is DesiredState.DELETED
+        return _delete_call(self.status) if wanted else None
 
 
 def _leaving(hold: Attachment, grave: Tombstone, after: Outcome, now: datetime) -> Attachment:
-    """What the node was told stands; what it is still to be told follows who uses the volume."""
-    told = grave.intent is not None and grave.intent.action is IntentAction.DELETE
+    call = _delete_call(grave)
+    before = after.records.get(Key.tombstone(grave.node_id, grave.workload_id))
     deletes = hold.deletes_data
-    if not told:
-        deletes = grave.delete_volumes and _may_delete(hold, grave.uid, after)
+    if call is not None and not _is_same_call(call, before.value if before else None):
+        deletes = deletes or (grave.delete_volumes and _may_delete(hold, grave.uid, after))
     return _in_phase(hold, AttachmentPhase.DETACHING, now, deletes_data=deletes)
+
+
+def _delete_call(record: Record | None) -> Intent | None:
+    """The delete that an agent was told, if it was."""
+    intent = record.intent if isinstance(record, StatusRecord | Tombstone) else None
+    return intent if intent is not None and intent.action is IntentAction.DELETE else None
+
+
+def _is_same_call(call: Intent, before: Record | None) -> bool:
+    """Whether the call was announced by an earlier commit: whose data goes with it stands."""
+    known = _delete_call(before)
+    return known is not None and known.committed_at == call.committed_at
 
 
 def _may_delete(hold: Attachment, uid: str, after: Outcome) -> bool:
