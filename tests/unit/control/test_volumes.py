@@ -483,3 +483,42 @@ async def test_records_of_another_scheduler_are_brought_into_step(clock: Virtual
         assert (_found(driver).phase, _found(driver).workload_refs) == ("Attached", ("w",))
         assert _attachments(driver) == {"n1/w": "Attached"}
         assert _volume(driver, "nfs:old") is None
+
+
+@virtual_time()
+async def test_a_new_revision_waits_for_the_volume_that_it_adds(clock: VirtualClock) -> None:
+    """The old revision goes on meanwhile, and says nothing wrong."""
+    async with running_cluster(clock, _node("n1")) as driver:
+        await driver.apply("holder", _spec())
+        await driver.apply("w", container())
+        await driver.wait(seconds=20)
+        await driver.apply("w", _spec())
+        await driver.wait(minutes=1)
+        reason = (await driver.view("w")).status.reason
+        assert reason is not None
+        assert "held by workload holder" in reason.message
+        assert driver.calls("apply", "w") == 1
+        await driver.cluster.api().admission.delete_workload("holder", force=False)
+        await driver.wait(minutes=1)
+        assert (await driver.status("w"), driver.calls("apply", "w")) == ("Running", 2)
+
+
+@virtual_time()
+async def test_who_writes_alone_bears_no_other_writer(clock: VirtualClock) -> None:
+    """Whichever access mode the second workload asks for, it waits for the first."""
+    async with running_cluster(clock, _node("n1")) as driver:
+        await driver.apply("alone", _spec("a"))
+        await driver.apply("shared", _spec("b", mode="ReadWriteMany"))
+        await driver.wait(seconds=20)
+        await driver.apply("x", _spec("a", mode="ReadWriteMany"))
+        await driver.apply("y", _spec("b"))
+        await driver.wait(seconds=30)
+        for name, other in (("x", "alone"), ("y", "shared")):
+            view = await driver.view(name)
+            assert view.status.status == "Pending"
+            assert view.status.reason is not None
+            assert view.status.reason.code == "volume_held"
+            assert f"workload {other} on n1" in view.status.reason.message
+            await driver.cluster.api().admission.delete_workload(other, force=False)
+        await driver.wait(minutes=1)
+        assert await driver.status("x") == await driver.status("y") == "Running"

@@ -165,7 +165,7 @@ def _load_of(term: Term, node_id: NodeId) -> NodeLoad:
 
 
 def _has_old_copy(term: Term, workload: Workload, assignment: Versioned[Assignment] | None) -> bool:
-    if assignment is None or not is_exclusive(workload.spec):
+    if assignment is None or not workload.spec.managed_volumes:
         return False
     return any(claims_elsewhere(workload, assignment.value.node_id, Outcome(term.view)))
 

@@ -256,9 +256,9 @@ RUN_RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "run-old-copy",
-        lambda s: s.old_copy and not s.sent_here,
+        lambda s: s.old_copy,
         Action.AWAIT_OLD_COPY,
-        "two copies would write to one exclusive volume",
+        "somebody else may still write to an exclusive volume of it",
     ),
     Rule(
         "run-first",

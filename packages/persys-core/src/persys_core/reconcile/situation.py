@@ -95,7 +95,7 @@ class Situation:
     """A delete was sent and its time to take effect is not over."""
     leaving: Leaving = Leaving.STAYS
     old_copy: bool = False
-    """It may not run twice, and another node has not confirmed that it is gone there."""
+    """One of its volumes may still be written to by its old copy or by another workload."""
     held: bool = False
     """Its lost node may still write to a volume that one node at a time may write to."""
     poll_due: bool = False

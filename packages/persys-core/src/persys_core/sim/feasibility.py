@@ -14,6 +14,7 @@ from persys_core.model.constraints import parse_constraints
 from persys_core.model.ids import NodeId, WorkloadId
 from persys_core.model.node import Node
 from persys_core.model.resources import Resources
+from persys_core.model.volume import Attachment, Volume, VolumeId
 from persys_core.model.workload import Assignment, StatusRecord, Workload
 from persys_core.placement.demand import charge_for, drivers_of
 from persys_core.placement.labels import Label, labels_in
@@ -21,6 +22,7 @@ from persys_core.placement.request import PlacementRequest
 from persys_core.ports.cluster_store import Key, Kind
 from persys_core.sim.mirror import Mirror
 from persys_core.volumes.affinity import has_local_data
+from persys_core.volumes.wishes import is_exclusive_volume, is_local, wanted_volumes
 
 __all__ = ["Feasibility"]
 
@@ -45,10 +47,27 @@ class Feasibility:
         marker = self.mirror.get(Key.marker())
         listed = marker.create_revision if marker else -1
         request = PlacementRequest.of(workload)
+        if any(self._is_taken(workload, id_) for id_ in wanted_volumes(workload.spec)):
+            return
         for node in self.mirror.values(Kind.NODE, Node):
             open_here = pinned in ("", node.id) and node.listed_under == listed
             if open_here and self._fits(request, node) and self._suits(workload, node):
                 yield node.id
+
+    def _is_taken(self, workload: Workload, id_: VolumeId) -> bool:
+        """Whether a volume is another workload's to write to, or an agent is removing it."""
+        stored = self.mirror.get(Key.volume(id_))
+        if stored is None or not isinstance(stored.value, Volume):
+            return False
+        holds = [e for e in self.mirror.values(Kind.ATTACHMENT, Attachment) if e.volume_id == id_]
+        claim = stored.value.claim
+        mine = is_exclusive_volume(wanted_volumes(workload.spec)[id_])
+        wanted = wanted_volumes(workload.spec)[id_]
+        if wanted.read_only or is_local(wanted.driver):
+            return any(each.deletes_data for each in holds)
+        others = {e.workload_id for e in holds if not e.read_only} if mine else set[WorkloadId]()
+        others |= {claim.workload_id} if claim is not None else set()
+        return bool(others - {workload.id}) or any(each.deletes_data for each in holds)
 
     def can_grow(self, workload: Workload, assignment: Assignment) -> bool:
         """Whether the node has room for what the present spec asks beyond what is held there."""

@@ -15,6 +15,7 @@ from persys_core.model.ids import NodeId, WorkloadId
 from persys_core.sim.agent_cluster import SimulatedMachines
 from persys_core.sim.agent_journal import Happening, JournalEntry
 from persys_core.sim.invariants import Finding, Rule, Scene
+from persys_core.sim.invariants_volumes import one_writer
 
 __all__ = ["JournalReader"]
 
@@ -62,6 +63,7 @@ class JournalReader:
         elif entry.what is Happening.STARTED:
             running[entry.workload_id] = entry.revision_id
             yield from one_copy(self._scene, node_id, entry.workload_id)
+            yield from one_writer(self._scene, node_id, entry.workload_id)
 
     def _arrived(self, node_id: NodeId, entry: JournalEntry) -> None:
         call = (node_id, entry.workload_id, entry.what)

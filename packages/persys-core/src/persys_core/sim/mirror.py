@@ -17,7 +17,7 @@ from persys_core.model.ids import NodeId, WorkloadId
 from persys_core.model.node import Node
 from persys_core.model.resources import Resources
 from persys_core.model.workload import Allocation, Assignment, StatusRecord, Tombstone, Workload
-from persys_core.ports.cluster_store import Commit, Key, Kind, Record, Versioned
+from persys_core.ports.cluster_store import Commit, Key, Kind, Record, Snapshot, Versioned
 
 __all__ = ["Charges", "Mirror", "Step", "Touched", "charge_of_record"]
 
@@ -117,6 +117,15 @@ class Mirror:
     def tombstone(self, node_id: NodeId, workload_id: WorkloadId) -> Tombstone | None:
         key = Key.tombstone(node_id, workload_id)
         return cast("Tombstone | None", self._value(Kind.TOMBSTONE, key.id))
+
+    def snapshot(self) -> Snapshot:
+        """Every record, as a store would show them."""
+        records = {
+            Key(kind, id_): stored
+            for kind, found in self._records.items()
+            for id_, stored in found.items()
+        }
+        return Snapshot(self.revision, records)
 
     def values(self, kind: Kind, record: type[R]) -> Iterator[R]:
         """All records of one kind, typed."""

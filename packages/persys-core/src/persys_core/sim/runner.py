@@ -215,7 +215,7 @@ class Run:
         await self._settle()
         self._watcher.watch_silence()
         await self._clock.sleep(timedelta(minutes=1))
-        self._watcher.check_in_full()
+        self._watcher.check_at_rest()
 
     def _restless(self) -> Iterator[WorkloadId]:
         for workload in self._watcher.mirror.values(Kind.WORKLOAD, Workload):

@@ -39,6 +39,7 @@ from persys_core.sim.invariants_calls import (
 )
 from persys_core.sim.invariants_ledger import capacity, ledger, ledger_in_full, one_assignment
 from persys_core.sim.invariants_promises import promise, promises, promises_in_full
+from persys_core.sim.invariants_volumes import attachments, volumes_in_step
 from persys_core.sim.journal_reader import JournalReader
 from persys_core.sim.mirror import Mirror, Step
 from persys_core.sim.wishes import Wishes
@@ -52,6 +53,7 @@ COMMIT_RULES: tuple[CommitRule, ...] = (
     patience,
     budget,
     ledger,
+    attachments,
     promises,
     wanted,
 )
@@ -103,6 +105,11 @@ class Watcher:
         bugs = sum(replica.observer.count(Metric.BUGS) for replica in self._cluster.replicas)
         if bugs:
             self.report([Finding(Rule.NO_BUGS, f"{bugs} bugs were logged and counted", ())])
+
+    def check_at_rest(self) -> None:
+        """Everything, and what holds once nothing is under way any more."""
+        self.check_in_full()
+        self.report(volumes_in_step(self.scene))
 
     def check_promise(self, subject: str) -> None:
         """A request about ``subject`` came back: what its user now may rely on holds already."""

@@ -126,10 +126,14 @@ def _body(kind: WorkloadType, rng: random.Random) -> SpecBody:
 def _volumes(rng: random.Random) -> tuple[ManagedVolume, ...]:
     if rng.random() < 0.8:
         return ()
+    driver = rng.choice(("local", "local", "nfs"))
+    # Few names on the server, so that workloads meet at one volume now and then.
+    names = 1000 if driver == "local" else 12
     return (
         ManagedVolume(
-            f"data-{rng.randrange(1000)}",
-            driver=rng.choice(("local", "local", "nfs")),
+            f"data-{rng.randrange(names)}",
+            driver=driver,
+            access_mode=rng.choice(("", "ReadWriteOnce", "ReadWriteMany")),
             size_gb=rng.choice((1, 5)),
             retain_policy=rng.choice(("Delete", "Retain")),
         ),

@@ -13,6 +13,7 @@ from datetime import datetime
 from attrs import frozen
 
 from persys_core.model.ids import NodeId
+from persys_core.model.spec import ManagedVolume
 from persys_core.model.states import WorkloadStatus
 from persys_core.model.volume import Volume, VolumeClaim
 from persys_core.model.workload import Workload
@@ -98,11 +99,10 @@ def _seen_since(at: datetime, claim: VolumeClaim, after: Outcome) -> bool:
 
 
 def claims_elsewhere(workload: Workload, node_id: NodeId, after: Outcome) -> Iterator[Hindrance]:
-    """What keeps ``workload`` from being started on ``node_id``: claims that stand elsewhere."""
-    for volume, claim in _standing(workload, after):
-        if claim.workload_id != workload.id and claim.released_at is None:
-            yield _held_by_another(volume, claim)
-        elif claim.node_id != node_id and not _is_fenced(claim, after):
+    """What keeps ``workload`` from being sent to ``node_id``: who else may write there."""
+    yield from _others(workload, after)
+    for volume, claim in _own(workload, after):
+        if claim.node_id != node_id and not _is_fenced(claim, after):
             yield _held(volume, claim)
 
 
@@ -110,7 +110,7 @@ def held_here(workload: Workload, node_id: NodeId, after: Outcome) -> Hindrance 
     """What keeps ``workload`` from leaving the silent ``node_id``: a claim there, not fenced."""
     held = (
         _held(volume, claim)
-        for volume, claim in _standing(workload, after)
+        for volume, claim in _own(workload, after)
         if claim.node_id == node_id and not _is_fenced(claim, after)
     )
     return next(held, None)
@@ -124,21 +124,59 @@ def hindrance(
     ``is_ready``: whether a node answers. A claim of its own on such a node is no hindrance: the
     node gives the volume up, and the workload waits for that where it is placed.
     """
-    for volume, claim in _standing(workload, after):
-        if claim.workload_id != workload.id and claim.released_at is None:
-            return _held_by_another(volume, claim)
+    for other in _others(workload, after):
+        return other
+    for volume, claim in _own(workload, after):
         silent = not is_ready(claim.node_id) and not _is_fenced(claim, after)
         if silent and after.node_of(workload.id) != claim.node_id:
             return _held(volume, claim)
     return next(_being_deleted(workload, after, is_ready), None)
 
 
-def _standing(workload: Workload, after: Outcome) -> Iterator[tuple[Volume, VolumeClaim]]:
+def _own(workload: Workload, after: Outcome) -> Iterator[tuple[Volume, VolumeClaim]]:
+    """The claims of the workload itself, wherever they are."""
+    for volume, _ in _on_record(workload, after):
+        claim = stands(volume, after)
+        if claim is not None and claim.workload_id == workload.id:
+            yield volume, claim
+
+
+def _others(workload: Workload, after: Outcome) -> Iterator[Hindrance]:
+    """Other workloads whose writing and this one's exclude each other.
+
+    Who writes alone bears nobody else that writes, whatever access mode the other one asks for.
+    """
+    for volume, wanted in _on_record(workload, after):
+        if wanted.read_only or is_local(wanted.driver):
+            continue
+        claim = stands(volume, after)
+        if claim is not None and claim.workload_id != workload.id and claim.released_at is None:
+            yield _held_by_another(volume, claim)
+        if is_exclusive_volume(wanted):
+            yield from _shared_by(volume, workload, after)
+
+
+def _shared_by(volume: Volume, workload: Workload, after: Outcome) -> Iterator[Hindrance]:
+    claim = volume.claim
+    for hold in after.holds_on(volume.id).values():
+        released = (
+            claim is not None
+            and claim.released_at is not None
+            and (claim.workload_id, claim.node_id) == (hold.workload_id, hold.node_id)
+        )
+        if hold.workload_id != workload.id and not hold.read_only and not released:
+            text = (
+                f"volume {volume.id} is attached for workload {hold.workload_id} on"
+                f" {hold.node_id}; this workload wants to be the only one that writes to it"
+            )
+            yield Hindrance(ReasonCode.VOLUME_HELD, text)
+
+
+def _on_record(workload: Workload, after: Outcome) -> Iterator[tuple[Volume, ManagedVolume]]:
     for id_, wanted in wanted_volumes(workload.spec).items():
         volume = after.volume(id_)
-        claim = stands(volume, after) if volume else None
-        if volume is not None and claim is not None and is_exclusive_volume(wanted):
-            yield volume, claim
+        if volume is not None:
+            yield volume, wanted
 
 
 def _being_deleted(
