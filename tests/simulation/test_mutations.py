@@ -8,8 +8,9 @@ from datetime import timedelta
 import pytest
 from attrs import evolve
 
+from persys_core.control import case, placing, scheduler
+from persys_core.control.volume_audit import VolumeAudit
 from persys_core.memory.agents import MemoryAgents
-from persys_core.model.ids import WorkloadId
 from persys_core.model.node import Node
 from persys_core.model.workload import (
     Assignment,
@@ -21,7 +22,6 @@ from persys_core.model.workload import (
 from persys_core.ports.agents import Accepted, ApplyOutcome, ApplyRequest
 from persys_core.ports.cluster_store import Delete, Key, Kind, Put
 from persys_core.ports.observer import Metric
-from persys_core.sim.agent_cluster import SimulatedMachines
 from persys_core.sim.invariants import Rule
 from persys_core.sim.report import SimulationError
 from persys_core.sim.runner import run_scenario
@@ -232,7 +232,7 @@ def test_work_that_never_starts_is_noticed() -> None:
 
     def swallow(stage: Stage) -> None:
         wrapped = stage.cluster.wrap_agents
-        stage.cluster.wrap_agents = lambda _: wrapped(Swallowing(stage.cluster.machines, "w3"))
+        stage.cluster.wrap_agents = lambda _: wrapped(Swallowing(stage.cluster.machines))
 
     assert violated(lambda: calm_run(swallow)) is Rule.LIVENESS
 
@@ -284,13 +284,31 @@ def announce(stage: Stage, action: IntentAction, *, epoch: int = 0) -> None:
 
 
 class Swallowing(MemoryAgents):
-    """Takes the applies of one workload and does nothing."""
-
-    def __init__(self, machines: SimulatedMachines, workload_id: WorkloadId) -> None:
-        super().__init__(machines)
-        self._workload_id = workload_id
+    """Takes the applies of some workloads and does nothing."""
 
     async def apply(self, node: Node, request: ApplyRequest, timeout: timedelta) -> ApplyOutcome:
-        if request.workload_id == self._workload_id:
+        if request.workload_id.endswith(("3", "7")):
             return Accepted()
         return await super().apply(node, request, timeout)
+
+
+def test_two_writers_of_one_volume_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 2: a scheduler that asks nobody who holds a volume gives it to two nodes."""
+    monkeypatch.setattr(placing, "hindrance", lambda *_: None)
+    monkeypatch.setattr(case, "claims_elsewhere", lambda *_: iter(()))
+    crowded = Scenario(
+        1, nodes=6, workloads=150, duration=timedelta(minutes=6), deeds_per_minute=60,
+        faults_per_minute=0,
+    )  # fmt: skip
+    assert violated(lambda: run_scenario(crowded)) is Rule.ONE_COPY
+
+
+def test_records_of_volumes_out_of_step_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 5: volumes follow in every commit, and what one leaves out shows at rest."""
+    monkeypatch.setattr(scheduler, "with_volumes", lambda tx, *_: tx)
+    monkeypatch.setattr(VolumeAudit, "run", _nothing)
+    assert violated(lambda: run_scenario(evolve(CALM, workloads=40))) is Rule.LEDGER
+
+
+async def _nothing(_: VolumeAudit) -> int:
+    return 0
