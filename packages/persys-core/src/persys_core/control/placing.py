@@ -6,8 +6,8 @@ safe whatever other replicas do. Used by admission (any replica) and by the reco
 
 from __future__ import annotations
 
-from datetime import datetime
 from collections.abc import Callable
+from datetime import datetime
 
 from attrs import evolve, frozen
 
