@@ -144,19 +144,21 @@ class _Case:
 
 @frozen
 class Excuse:
-    """Why a difference is no drift; first match wins."""
+    """Why a difference is no drift; first match wins. ``condition`` is ``when`` for people."""
 
     name: str
     when: Callable[[_Case], bool]
+    condition: str
     why: str
 
 
 @frozen
 class Comparison:
-    """One type of drift of a workload on its own node, and when there is one."""
+    """One type of drift, and when there is one; ``condition`` is ``when`` for people."""
 
     type: DriftType
     when: Callable[[_Case], bool]
+    condition: str
 
 
 _SETTLED_AS: dict[DesiredState | None, tuple[WorkloadStatus, ...]] = {
@@ -172,46 +174,55 @@ EXCUSES: tuple[Excuse, ...] = (
     Excuse(
         "gone",
         lambda c: not c.is_here and bool(c.sighted.report and says_gone(c.sighted.report)),
+        "it is not assigned here, and the agent says that it is gone",
         "the agent only keeps a note of a delete of what it did not have",
     ),
     Excuse(
         "owed",
         lambda c: c.recorded.owed and not c.is_here,
+        "it is not assigned here, and a tombstone stands here",
         "its delete is owed there: a move, or a lost node that came back",
     ),
     Excuse(
         "sighted-once",
         lambda c: not c.is_here and c.sighted.listings < ORPHAN_AFTER,
+        f"it is not assigned here, and fewer than {ORPHAN_AFTER} listings in a row showed it",
         "the listing may be older than what the records say",
     ),
     Excuse(
         "orphan-is-absent",
         lambda c: not c.is_here and c.sighted.report is None,
+        "it is not assigned here, and not listed",
         "it is neither assigned nor there",
     ),
     Excuse(
         "no-record",
         lambda c: c.is_here and (c.recorded.workload is None or c.recorded.status is None),
+        "it is assigned here, and its spec or status is not recorded",
         "its records are being written or removed",
     ),
     Excuse(
         "being-deleted",
         lambda c: c.is_here and c.desired is DesiredState.DELETED,
+        "it is assigned here, and desired Deleted",
         "the reconciler is removing it",
     ),
     Excuse(
         "intent",
         lambda c: c.is_here and c.recorded.status is not None and bool(c.recorded.status.intent),
+        "it is assigned here, and an intent stands",
         "a call to the agent is open",
     ),
     Excuse(
         "on-its-way",
         lambda c: c.is_here and c.status not in _SETTLED_AS[c.desired],
+        "it is assigned here, and its status is none in which its desired state is met",
         "the record itself says that the wish is not met yet",
     ),
     Excuse(
         "lately",
         lambda c: c.is_here and c.changed_at() + c.grace > c.sighted.at,
+        "it is assigned here, and a record changed or a call went out within the missing grace",
         "the listing may be older than the last change (missing grace)",
     ),
 )
@@ -262,10 +273,24 @@ def _has_other_revision(case: _Case) -> bool:
 
 
 COMPARISONS: tuple[Comparison, ...] = (
-    Comparison(DriftType.ORPHAN_ON_AGENT, lambda c: not c.is_here),
-    Comparison(DriftType.MISSING_ON_AGENT, lambda c: c.is_here and _is_missing(c)),
-    Comparison(DriftType.STATE_MISMATCH, lambda c: c.is_here and _has_other_state(c)),
-    Comparison(DriftType.REVISION_MISMATCH, lambda c: c.is_here and _has_other_revision(c)),
+    Comparison(
+        DriftType.ORPHAN_ON_AGENT, lambda c: not c.is_here, "it is listed, and not assigned here"
+    ),
+    Comparison(
+        DriftType.MISSING_ON_AGENT,
+        lambda c: c.is_here and _is_missing(c),
+        "it is recorded as Running; the agent does not have it, nor another revision of it",
+    ),
+    Comparison(
+        DriftType.STATE_MISMATCH,
+        lambda c: c.is_here and _has_other_state(c),
+        "it is recorded as Running, and seen stopped; or at rest, and seen running",
+    ),
+    Comparison(
+        DriftType.REVISION_MISMATCH,
+        lambda c: c.is_here and _has_other_revision(c),
+        "it is recorded as Running, and the agent names another revision",
+    ),
 )
 
 

@@ -9,14 +9,25 @@ which nodes are lost (``liveness``), and where work goes (placement).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
+from enum import StrEnum
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from persys_core.model.ids import NodeId
 
-__all__ = ["EvictionPlan", "EvictionPolicy", "EvictionState", "is_mass_loss", "plan_evictions"]
+__all__ = [
+    "EVICTION_RULES",
+    "Eviction",
+    "EvictionPlan",
+    "EvictionPolicy",
+    "EvictionRule",
+    "EvictionState",
+    "LostNode",
+    "is_mass_loss",
+    "plan_evictions",
+]
 
 
 @frozen
@@ -38,6 +49,61 @@ class EvictionState:
     released: frozenset[NodeId] = frozenset()
     last_release_at: datetime | None = None
     mass_loss: bool = False
+
+
+class Eviction(StrEnum):
+    """What becomes of the work of a lost node."""
+
+    HELD = "held"
+    """Nothing moves from any node."""
+    WAITS = "waits"
+    """It moves later; others go first."""
+    MOVES = "moves"
+
+
+@frozen
+class LostNode:
+    """What decides about one lost node."""
+
+    mass_loss: bool
+    """Most nodes fell silent together."""
+    released: bool
+    """Its turn has come before, and it was not heard since."""
+    is_next: bool
+    """None that waits was lost before it."""
+    pause_over: bool
+    """The last release is an interval ago."""
+
+
+@frozen
+class EvictionRule:
+    """One row: under which condition which verdict, and why, in a sentence for people."""
+
+    name: str
+    when: Callable[[LostNode], bool]
+    verdict: Eviction
+    because: str
+
+
+EVICTION_RULES: tuple[EvictionRule, ...] = (
+    EvictionRule(
+        "mass-loss",
+        lambda n: n.mass_loss,
+        Eviction.HELD,
+        "the fault is more likely the network's or ours than theirs (field report N01)",
+    ),
+    EvictionRule(
+        "released", lambda n: n.released, Eviction.MOVES, "its turn came, and it is still silent"
+    ),
+    EvictionRule("in-turn", lambda n: not n.is_next, Eviction.WAITS, "the longest lost goes first"),
+    EvictionRule(
+        "pause",
+        lambda n: not n.pause_over,
+        Eviction.WAITS,
+        "one node at a time, so that a storm stays small and may end by itself",
+    ),
+    EvictionRule("release", lambda _: True, Eviction.MOVES, "it is its turn"),
+)
 
 
 @frozen
@@ -89,30 +155,31 @@ def plan_evictions(
     grace is over and that have work to move. A node that was released stays so until it is heard
     again. ``plan.state`` goes into the next call.
     """
-    silent = EvictionState(
-        state.released & silent_since.keys(), state.last_release_at, state.mass_loss
-    )
-    if is_mass_loss(total, silent_since, policy):
-        frozen_state = evolve(silent, mass_loss=True)
-        return EvictionPlan(frozen_state, frozenset(), mass_loss_began=not state.mass_loss)
-    waiting = sorted(set(lost) - silent.released, key=lambda node: (silent_since[node], node))
-    return _release_one(evolve(silent, mass_loss=False), waiting, policy, now, state.mass_loss)
-
-
-def _release_one(
-    state: EvictionState,
-    waiting: list[NodeId],
-    policy: EvictionPolicy,
-    now: datetime,
-    mass_loss_ended: bool,
-) -> EvictionPlan:
+    released = state.released & silent_since.keys()
+    lost = frozenset(lost)
+    waiting = sorted(lost - released, key=lambda node: (silent_since[node], node))
+    mass_loss = is_mass_loss(total, silent_since, policy)
     ready_at = state.last_release_at + policy.interval if state.last_release_at else now
-    if waiting and now >= ready_at:
-        state = evolve(state, released=state.released | {waiting.pop(0)}, last_release_at=now)
+
+    def moves(node: NodeId) -> bool:
+        facts = LostNode(mass_loss, node in released, [node] == waiting[:1], now >= ready_at)
+        return _judge(facts) is Eviction.MOVES
+
+    may_move = frozenset(node for node in released | lost if moves(node))
+    if may_move - released:
         ready_at = now + policy.interval
     return EvictionPlan(
-        state,
-        state.released,
-        mass_loss_ended=mass_loss_ended,
-        next_at=ready_at if waiting else None,
+        EvictionState(
+            released | may_move,
+            now if may_move - released else state.last_release_at,
+            mass_loss,
+        ),
+        may_move,
+        mass_loss_began=mass_loss and not state.mass_loss,
+        mass_loss_ended=state.mass_loss and not mass_loss,
+        next_at=ready_at if lost - released - may_move and not mass_loss else None,
     )
+
+
+def _judge(node: LostNode) -> Eviction:
+    return next(rule.verdict for rule in EVICTION_RULES if rule.when(node))

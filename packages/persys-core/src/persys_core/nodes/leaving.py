@@ -12,6 +12,7 @@ here: where it goes (placement), and how a move is written (``placement.ledger``
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
 
@@ -23,7 +24,16 @@ from persys_core.model.spec import WorkloadSpec
 from persys_core.model.states import TaintEffect
 from persys_core.placement.filters.taints import tolerates
 
-__all__ = ["AT_ONCE", "Leaving", "NodeLoad", "is_node_system", "leaving_of"]
+__all__ = [
+    "AT_ONCE",
+    "LEAVING_RULES",
+    "Leaving",
+    "LeavingFacts",
+    "LeavingRule",
+    "NodeLoad",
+    "is_node_system",
+    "leaving_of",
+]
 
 AT_ONCE = 10
 NODE_SYSTEM_KEY = PREFIX + "node_system"
@@ -49,18 +59,62 @@ class NodeLoad:
     moves: int = 0
 
 
+@frozen
+class LeavingFacts:
+    """What decides whether a workload leaves its node now."""
+
+    unwelcome: bool
+    """Its node is drained, or bears a NoExecute taint that it does not tolerate."""
+    others_first: bool
+    """It is a node-system workload, and ordinary ones have not left yet."""
+    out_of_time: bool
+    """The deadline of a forced drain has passed."""
+    moves_enough: bool
+    """As many moves of its node are under way as may be at a time."""
+
+
+@frozen
+class LeavingRule:
+    """One row: under which condition which verdict, and why, in a sentence for people."""
+
+    name: str
+    when: Callable[[LeavingFacts], bool]
+    verdict: Leaving
+    because: str
+
+
+LEAVING_RULES: tuple[LeavingRule, ...] = (
+    LeavingRule("welcome", lambda f: not f.unwelcome, Leaving.STAYS, "nothing asks it to go"),
+    LeavingRule(
+        "others-first",
+        lambda f: f.others_first,
+        Leaving.WAITS,
+        "others on the node may need it until they have left",
+    ),
+    LeavingRule(
+        "out-of-time",
+        lambda f: f.out_of_time,
+        Leaving.MUST,
+        "the operator said by when the node must be empty, whatever it costs",
+    ),
+    LeavingRule(
+        "in-turn", lambda f: f.moves_enough, Leaving.WAITS, "a node is emptied a few at a time"
+    ),
+    LeavingRule("leave", lambda _: True, Leaving.MOVES, "it goes where another node takes it"),
+)
+
+
 def leaving_of(node: Node, spec: WorkloadSpec, load: NodeLoad, now: datetime) -> Leaving:
     """Whether a workload of ``spec``, which runs on ``node``, is to leave at ``now``."""
-    if not _is_unwelcome(node, spec):
-        return Leaving.STAYS
     order = node.intent.drain
     late = order is not None and order.deadline_at is not None and now >= order.deadline_at
-    forced = order is not None and order.force and late
-    if is_node_system(spec) and load.ordinary:
-        return Leaving.WAITS
-    if forced:
-        return Leaving.MUST
-    return Leaving.WAITS if load.moves >= AT_ONCE else Leaving.MOVES
+    facts = LeavingFacts(
+        unwelcome=_is_unwelcome(node, spec),
+        others_first=is_node_system(spec) and load.ordinary > 0,
+        out_of_time=order is not None and order.force and late,
+        moves_enough=load.moves >= AT_ONCE,
+    )
+    return next(rule.verdict for rule in LEAVING_RULES if rule.when(facts))
 
 
 def _is_unwelcome(node: Node, spec: WorkloadSpec) -> bool:
