@@ -128,9 +128,7 @@ def _tell_clause(clause: Clause, facts: type) -> str:
 
 
 def _tell_fact(fact: str, values: frozenset[Value], facts: type) -> str:
-    phrase = PHRASES[facts].get(fact)
-    if phrase is None:
-        sys.exit(f"{facts.__name__}.{fact} has no words; add them to tools/table_words.py")
+    phrase = PHRASES[facts].get(fact) or _spelt_out(fact, facts)
     if isinstance(phrase, tuple):
         return phrase[0] if True in values else phrase[1]
     domain = _values(get_type_hints(facts)[fact])
@@ -138,6 +136,13 @@ def _tell_fact(fact: str, values: frozenset[Value], facts: type) -> str:
     if len(others) == 1 < len(values):
         return f"{phrase} not {_one_of(others)}"
     return f"{phrase} {_one_of(v for v in domain if v in values)}"
+
+
+def _spelt_out(fact: str, facts: type) -> str | tuple[str, str]:
+    """The words of a fact that has none of its own in table_words.py."""
+    name = fact.replace("_", " ")
+    is_flag = get_type_hints(facts)[fact] is bool
+    return (name, f"not {name}") if is_flag else f"{name} is"
 
 
 def _one_of(values: Iterable[Value]) -> str:
@@ -173,7 +178,8 @@ def reconcile() -> str:
         told = (f"`{each.value}`: {OUTLOOKS[each]}" for each in outlooks if each in OUTLOOKS)
         sections.append(f"### Outlook {title}\n\n{'; '.join(told)}.\n\n{_rules(rules)}")
     actions = table(
-        ("action", "what it does"), ((f"`{action.value}`", ACTIONS[action]) for action in Action)
+        ("action", "what it does"),
+        ((f"`{action.value}`", ACTIONS.get(action, "-")) for action in Action),
     )
     return "\n".join((RECONCILE, *sections, f"### The actions\n\n{actions}"))
 

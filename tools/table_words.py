@@ -1,7 +1,7 @@
 """The words in which docs/decision-tables.md tells conditions and actions; see generate_tables.py.
 
 A fact that is true or false has two phrases; one with several values has the phrase that goes
-before them. What has no words here stops the generator, which says so.
+before them. What has no words here is told by its name in the code.
 """
 
 from __future__ import annotations

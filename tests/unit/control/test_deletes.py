@@ -1,14 +1,17 @@
 """A delete always ends, and nothing is started again before it has."""
 
 from datetime import timedelta
+from typing import cast
 
 import pytest
 
 from persys_core.control.config import SchedulerConfig
 from persys_core.model.errors import FrozenError, NotFoundError, RefusedError
+from persys_core.model.node import Node
 from persys_core.model.resources import Resources
 from persys_core.modes.machine import ModeEvent
-from persys_core.ports.cluster_store import Kind
+from persys_core.ports.agents import Accepted, Agents, DeleteOutcome, DeleteRequest, Refused
+from persys_core.ports.cluster_store import Commit, Delete, Expectation, Key, Kind
 from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
 from tests.builders import Driver, container, machine, running_cluster
@@ -53,6 +56,90 @@ async def test_quick_lists_do_not_put_a_delete_off(clock: VirtualClock) -> None:
         await driver.wait(seconds=20)
         with pytest.raises(NotFoundError):
             await driver.view("w")
+
+
+class DeletesNothing:
+    """Agents that give ``outcome`` for every delete and do nothing, until they are mended."""
+
+    outcome: DeleteOutcome | None = None
+
+    def __init__(self, agents: Agents) -> None:
+        self._agents = agents
+
+    async def delete(self, node: Node, request: DeleteRequest, timeout: timedelta) -> DeleteOutcome:
+        """Answer, or pass on."""
+        return DeletesNothing.outcome or await self._agents.delete(node, request, timeout)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._agents, name)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [Refused("device or resource busy"), Accepted()],
+    ids=["refused", "accepted-and-not-done"],
+)
+@virtual_time()
+async def test_a_delete_that_is_not_done_is_not_over(
+    clock: VirtualClock, outcome: DeleteOutcome
+) -> None:
+    """Defect A6: an agent that says no, or yes and then does nothing, leaves records and charge
+    as they are for as long as it takes; once it does delete, all is gone."""
+    DeletesNothing.outcome = outcome
+    async with running_cluster(
+        clock, machine("n1"), wrap_agents=lambda agents: cast(Agents, DeletesNothing(agents))
+    ) as driver:
+        await driver.apply("w")
+        await driver.wait(seconds=20)
+        await _delete(driver, "w")
+        await driver.wait(hours=1)
+        assert await driver.status("w") == "Deleting"
+        assert await driver.node_of("w") == "n1"
+        assert (await _allocated(driver)).cpu_millicores == 1000
+        DeletesNothing.outcome = None
+        await driver.wait(minutes=2)
+        with pytest.raises(NotFoundError):
+            await driver.view("w")
+        assert await _allocated(driver) == Resources()
+
+
+@virtual_time()
+async def test_deleting_stays_deleting_whatever_is_reported(clock: VirtualClock) -> None:
+    """Defect B5: beats that say Running do not bring back what is being deleted."""
+    DeletesNothing.outcome = Refused("busy")
+    async with running_cluster(
+        clock, machine("n1"), wrap_agents=lambda agents: cast(Agents, DeletesNothing(agents))
+    ) as driver:
+        await driver.apply("w")
+        await driver.wait(seconds=20)
+        await _delete(driver, "w")
+        for _ in range(12):
+            await driver.wait(seconds=5)
+            assert await driver.status("w") == "Deleting"
+
+
+@virtual_time()
+async def test_delete_ends_where_the_record_of_the_node_is_gone(clock: VirtualClock) -> None:
+    """Defect C2: a node whose record another writer removed holds up no delete."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        await driver.apply("w")
+        await driver.wait(seconds=20)
+        driver.cluster.machines.kill("n1")
+        _lose_record(driver, "n1")
+        await driver.wait(seconds=1)
+        await _delete(driver, "w")
+        await driver.wait(seconds=20)
+        with pytest.raises(NotFoundError):
+            await driver.view("w")
+
+
+def _lose_record(driver: Driver, node_id: str) -> None:
+    """Remove a node's record past the scheduler."""
+    backend = driver.cluster.backend
+    stored = backend.read(Key.node(node_id))
+    assert stored is not None
+    expected = Expectation(Key.node(node_id), revision=stored.revision)
+    backend.apply(Commit((expected,), (Delete(Key.node(node_id)),), "another writer"))
 
 
 @virtual_time()

@@ -8,12 +8,14 @@ from typing import cast
 import pytest
 from attrs import evolve
 
+from persys_adapters.records.codec import encode
 from persys_core.model.node import Node
 from persys_core.model.resources import Resources
 from persys_core.model.spec import ComposeSpec, ContainerSpec, WorkloadSpec
 from persys_core.model.states import DesiredState, WorkloadType
 from persys_core.model.workload import FailureKind
 from persys_core.ports.agents import Agents, ApplyOutcome, ApplyRequest, Refused
+from persys_core.ports.cluster_store import Key
 from persys_core.sim.agent_behaviour import FaultPlan
 from persys_core.sim.agent_settings import AgentSettings, existing_agent
 from persys_core.sim.clock import VirtualClock
@@ -306,3 +308,80 @@ async def test_what_failed_and_rests_holds_no_share(clock: VirtualClock) -> None
         await driver.apply("other", container(cpu=3000))
         await driver.wait(seconds=20)
         assert await driver.status("other") == "Running"
+
+
+@virtual_time()
+async def test_given_up_stays_given_up(clock: VirtualClock) -> None:
+    """Defects C9, C10: what failed for good costs no write, no event and no call; not while its
+    node runs, and not when that node is lost and no other is there."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        await driver.apply("w", container("missing"))
+        await driver.wait(hours=1)
+        assert await driver.status("w") == "Failed"
+        told = len(await driver.events(workload_id="w"))
+        revision, calls = driver.cluster.backend.revision, driver.calls("apply")
+        await driver.wait(hours=1)
+        driver.cluster.machines.kill("n1")
+        await driver.wait(hours=3)
+        assert await driver.status("w") == "Failed"
+        assert len(await driver.events(workload_id="w")) == told
+        assert (driver.cluster.backend.revision, driver.calls("apply")) == (revision, calls)
+
+
+@virtual_time()
+async def test_a_new_revision_shows_nothing_of_old_failures(clock: VirtualClock) -> None:
+    """Defect C8: after an update that works, and after a retry, no old failure is shown."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        await driver.apply("w", container("missing"))
+        await driver.wait(hours=1)
+        await driver.cluster.api().admission.retry_workload("w")
+        retried = (await driver.view("w")).status
+        assert (retried.failure, retried.reason, retried.retry.attempts) == (None, None, 0)
+        await driver.wait(hours=1)
+        await driver.apply("w", container("nginx"))
+        await driver.wait(minutes=1)
+        status = (await driver.view("w")).status
+        assert (status.status, status.failure, status.reason) == ("Running", None, None)
+        assert (status.retry.attempts, status.retry.exhausted) == (0, False)
+
+
+@virtual_time()
+async def test_a_node_without_the_runtime_is_left_for_another(clock: VirtualClock) -> None:
+    """Defect C11: a type that a node offers and cannot run shows only in what became of the
+    apply; the work then goes to a node that can."""
+    no_vms = frozenset({WorkloadType.CONTAINER})
+    spec = WorkloadSpec(
+        WorkloadType.COMPOSE,
+        Resources.of(cpu_millicores=100),
+        ComposeSpec("services:\n  a:\n    image: nginx\n"),
+    )
+    async with running_cluster(clock, evolve(machine("n1"), workload_types=no_vms)) as driver:
+        offer = driver.cluster.machines.model("n1").registration()
+        await driver.cluster.api().admission.register_node(
+            evolve(offer, workload_types=frozenset(WorkloadType))
+        )
+        await driver.apply("shop", spec)
+        await driver.wait(seconds=10)
+        failure = (await driver.view("shop")).status.failure
+        assert failure is not None
+        assert failure.kind is FailureKind.INFRASTRUCTURE
+        driver.cluster.add_machine(machine("n2"))
+        await driver.wait(minutes=5)
+        assert (await driver.status("shop"), await driver.node_of("shop")) == ("Running", "n2")
+
+
+@virtual_time()
+async def test_a_record_does_not_grow_with_its_failures(clock: VirtualClock) -> None:
+    """Defect C5: after twenty crashes the status record is as small as after the first."""
+    minutes = timedelta(minutes=11)
+    plan = FaultPlan(run_for=(minutes, minutes))
+    async with running_cluster(clock, machine("n1"), plan=plan) as driver:
+        await driver.apply("w", container("crash"))
+        sizes = []
+        for _ in range(8):
+            await driver.wait(minutes=30)
+            stored = driver.cluster.backend.read(Key.status("w"))
+            assert stored is not None
+            sizes.append(len(encode(Key.status("w"), stored.value)))
+        assert len(await driver.events("RetryTriggered", "w")) > 10
+        assert max(sizes) < 2 * min(sizes)

@@ -9,13 +9,18 @@ from persys_core.control.requests import Heartbeat
 from persys_core.memory.cluster_store import MemoryClusterBackend
 from persys_core.model.errors import FrozenError
 from persys_core.model.observation import AgentReport, AgentState
+from persys_core.model.resources import Resources
 from persys_core.model.states import OperatingMode
+from persys_core.model.workload import Allocation
+from persys_core.placement.ledger import Transaction
 from persys_core.ports.cluster_store import (
     ClusterStore,
     Commit,
     CommitResult,
+    CommitTooLargeError,
     Guarantee,
     Key,
+    Put,
     Record,
     Snapshot,
     StoreUnavailableError,
@@ -113,6 +118,58 @@ async def test_outage_touches_nothing_that_runs(clock: VirtualClock) -> None:
     assert [await driver.status(f"w{number}") for number in range(6)] == ["Running"] * 6
     kinds = [event.details["to"] for event in await driver.events("SchedulerModeChanged")]
     assert kinds == ["degraded", "normal"]
+    await cluster.stop()
+
+
+@virtual_time()
+async def test_a_store_that_is_away_is_not_a_thing_that_is_not_there(clock: VirtualClock) -> None:
+    """Defect C12: what this replica does not know is not called *not found* while the store cannot
+    be asked; what it knows is shown, with its age, and no beat leads to a new registration."""
+    switch = Switch()
+    cluster, driver = await _cluster(clock, switch)
+    switch.is_off = True
+    api = cluster.api()
+    with pytest.raises(StoreUnavailableError):
+        await api.queries.get_workload("unknown")
+    with pytest.raises(StoreUnavailableError):
+        await api.queries.get_node("unknown")
+    with pytest.raises(StoreUnavailableError):
+        await api.admission.heartbeat(Heartbeat("unknown"))
+    assert (await api.admission.heartbeat(Heartbeat("n0"))).known
+    await driver.wait(minutes=1)
+    assert (await api.admission.heartbeat(Heartbeat("unknown"))).known
+    _, fresh = await api.queries.get_workload("w0")
+    assert (fresh.stale, fresh.age > timedelta(seconds=30)) == (True, True)
+    await cluster.stop()
+
+
+@virtual_time()
+async def test_frozen_answers_take_no_time(clock: VirtualClock) -> None:
+    """Defect C14: while the store is away reads are served, and wishes refused, at once."""
+    switch = Switch()
+    cluster, driver = await _cluster(clock, switch)
+    switch.is_off = True
+    await driver.wait(minutes=1)
+    began = clock.monotonic()
+    assert await driver.status("w0") == "Running"
+    assert len((await cluster.api().queries.list_workloads())[0]) == 6
+    with pytest.raises(FrozenError):
+        await driver.apply("x")
+    assert clock.monotonic() == began
+    await cluster.stop()
+
+
+@virtual_time()
+async def test_a_value_that_is_too_large_freezes_nobody(clock: VirtualClock) -> None:
+    """Defect C4: a commit that the store will never take is its writer's error, not an outage."""
+    cluster, driver = await _cluster(clock, Switch())
+    many = tuple(
+        Put(Key.allocation(f"x{n}"), Allocation(f"x{n}", Resources(), 0)) for n in range(101)
+    )
+    with pytest.raises(CommitTooLargeError):
+        await cluster.api().committer.commit(Transaction(writes=many))
+    assert cluster.api().mode.mode is OperatingMode.NORMAL
+    await driver.apply("x")
     await cluster.stop()
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from typing import cast
 
 import pytest
 from attrs import evolve
@@ -11,6 +12,9 @@ from persys_core.control.requests import Heartbeat, NodeIntentChange, NodeLabelC
 from persys_core.model.observation import AgentReport, AgentState
 from persys_core.model.states import NodeStatus
 from persys_core.nodes.liveness import LivenessPolicy
+from persys_core.placement.ledger import Transaction
+from persys_core.ports.agents import Agents, Unreachable
+from persys_core.ports.cluster_store import Commit, Delete, Expectation, Key, Kind
 from persys_core.ports.observer import Metric
 from persys_core.sim.agent_settings import existing_agent
 from persys_core.sim.clock import VirtualClock
@@ -92,6 +96,88 @@ async def test_single_node_returns_as_it_was(clock: VirtualClock) -> None:
         await driver.wait(minutes=2)
         assert (driver.calls("apply"), driver.calls("delete")) == calls
         assert await driver.status("w") == "Running"
+
+
+@virtual_time()
+async def test_work_of_a_node_without_a_record_is_placed_elsewhere(clock: VirtualClock) -> None:
+    """Defect C3: where another writer removed a node's record, its work moves; it is not waited
+    for, and nothing is owed by a node that is no member."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        await driver.apply("w")
+        await driver.wait(seconds=20)
+        driver.cluster.add_machine(machine("n2"))
+        await driver.wait(seconds=5)
+        driver.cluster.machines.kill("n1")
+        backend = driver.cluster.backend
+        stored = backend.read(Key.node("n1"))
+        assert stored is not None
+        expected = Expectation(Key.node("n1"), revision=stored.revision)
+        backend.apply(Commit((expected,), (Delete(Key.node("n1")),), "another writer"))
+        await driver.wait(seconds=20)
+        assert (await driver.status("w"), await driver.node_of("w")) == ("Running", "n2")
+        assert not driver.cluster.api().view.all(Kind.TOMBSTONE)
+
+
+class NobodyAnswers:
+    """Agents whose nodes cannot be called, though their heartbeats arrive."""
+
+    def __init__(self, agents: Agents) -> None:
+        self._agents = agents
+
+    async def _unreachable(self, *_: object) -> Unreachable:
+        return Unreachable("connection refused")
+
+    apply = delete = status = list = _unreachable
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._agents, name)
+
+
+@virtual_time()
+async def test_a_node_that_beats_and_cannot_be_called_does_not_flap(clock: VirtualClock) -> None:
+    """Defect C15: readiness is the lease's alone. A refused call makes no node NotReady and a beat
+    hides no refused call: the workload names it for as long as it lasts."""
+    async with running_cluster(
+        clock, machine("n1"), wrap_agents=lambda agents: cast(Agents, NobodyAnswers(agents))
+    ) as driver:
+        await driver.cluster.api().admission.register_node(registration("n1"))
+        marker = driver.cluster.api().view.marker()
+        assert marker is not None
+        await _open_for_work(driver, "n1", marker.create_revision)
+        await driver.apply("w")
+        for _ in range(20):
+            await driver.wait(minutes=1)
+            assert await _node_status(driver) is NodeStatus.READY
+        assert await driver.events("NodeLost") == []
+        reason = (await driver.view("w")).status.reason
+        assert reason is not None
+        assert reason.code == "agent_unreachable"
+
+
+async def _open_for_work(driver: Driver, node_id: str, marker_revision: int) -> None:
+    """As if the node had been listed in full."""
+    scheduler = driver.cluster.api()
+    stored = scheduler.view.node(node_id)
+    assert stored is not None
+    listed = evolve(stored.value, listed_under=marker_revision)
+    await scheduler.committer.commit(Transaction().put(Key.node(node_id), listed, stored))
+
+
+@virtual_time()
+async def test_created_at_and_usage_outlive_every_write(clock: VirtualClock) -> None:
+    """Defect E12: an update and a restart of the work keep when it was created, and what it was
+    measured to use is still shown."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        await driver.apply("w", container("nginx:1"))
+        created_at = (await driver.view("w")).workload.created_at
+        await driver.wait(seconds=30)
+        assert (await driver.view("w")).usage is not None
+        await driver.apply("w", container("nginx:2"))
+        assert (await driver.view("w")).usage is not None
+        await driver.wait(seconds=30)
+        view = await driver.view("w")
+        assert view.workload.created_at == created_at
+        assert view.usage is not None
 
 
 @virtual_time()

@@ -126,3 +126,30 @@ def test_settled_costs_nothing(situation: Situation) -> None:
         task_in_flight=False,
     )
     assert decide(runs).action is Action.NO_ACTION
+
+
+STARTING = Situation(
+    Outlook.RUN, Charge.CHARGED, NodeCondition.READY, ObservedState.PENDING, confirmed=True,
+    revision_matches=True, sent_here=True,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("observed", [ObservedState.PENDING, ObservedState.UNKNOWN])
+def test_what_does_not_start_in_time_has_failed(observed: ObservedState) -> None:
+    """Defect C16: Pending and Unknown are waited for as long as the type may take, then asked
+    about, then counted as a failure."""
+    starting = evolve(STARTING, observed=observed)
+    assert decide(starting).action is Action.AWAIT_START
+    overdue = evolve(starting, start_overdue=True)
+    assert decide(evolve(overdue, confirmed=False)).action is Action.INQUIRE
+    assert decide(overdue).action is Action.RECORD_FAILURE
+
+
+@pytest.mark.parametrize(
+    "observed", [ObservedState.STOPPED, ObservedState.FAILED, ObservedState.MISSING]
+)
+def test_what_is_to_rest_rests_however_it_came_to(observed: ObservedState) -> None:
+    """Defect C16: desired Stopped and observed Failed is at rest, and the record says so."""
+    ended = evolve(STARTING, outlook=Outlook.STOP, observed=observed)
+    assert decide(ended).action is Action.SETTLE
+    assert decide(evolve(ended, recorded=True)).action is Action.NO_ACTION

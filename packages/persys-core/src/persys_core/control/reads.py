@@ -15,12 +15,19 @@ __all__ = ["Reads"]
 
 
 class Reads:
-    """Freshness of one view."""
+    """Freshness of one view.
 
-    def __init__(self, store: ClusterStore, view: ClusterView, clock: Clock) -> None:
+    ``silence``: a store that has not answered for longer than this may have moved on, even while
+    the watch seems to be up: a half-open connection brings no error (field report E02).
+    """
+
+    def __init__(
+        self, store: ClusterStore, view: ClusterView, clock: Clock, silence: timedelta
+    ) -> None:
         self._store = store
         self._view = view
         self._clock = clock
+        self._silence = silence
         self._confirmed_at = clock.monotonic()
         self._moved = asyncio.Event()
         self.connected = False
@@ -35,7 +42,7 @@ class Reads:
     def freshness(self) -> Freshness:
         """From when the view's knowledge is; ``stale`` while the store or the watch is away."""
         age = timedelta(seconds=max(0.0, self._clock.monotonic() - self._confirmed_at))
-        stale = not self.connected
+        stale = not self.connected or age > self._silence
         return Freshness(self._view.revision, stale, age if stale else timedelta(0))
 
     async def through(self, *keys: Key) -> None:

@@ -70,6 +70,8 @@ __all__ = ["Scheduler"]
 _log = logging.getLogger("persys.scheduler")
 ELECTION = "scheduler"
 RETRY_STORE_AFTER = timedelta(seconds=1)
+PROBES_TO_BE_STALE = 3
+"""So many probes in a row without an answer make every read say that it may be old."""
 
 
 class Scheduler:
@@ -88,7 +90,8 @@ class Scheduler:
         self.observations = Observations(self.drift_notes.confirm)
         self.publisher = EventPublisher(ports.events, ports.clock)
         self.reach = NodeReach(ports, config)
-        self.reads = Reads(ports.store, self.view, ports.clock)
+        silence = config.probe_interval * PROBES_TO_BE_STALE
+        self.reads = Reads(ports.store, self.view, ports.clock, silence)
         self.committer = Committer(
             ports.store,
             self.view,

@@ -51,7 +51,7 @@ class AgentSteps:
         outcome = await self._term.calls.status(case.node, case.workload.id)
         match outcome:
             case AgentReport():
-                report = await self._with_cause(case, outcome)
+                report = await self._with_cause(case, _of_the_open_call(case, outcome))
                 self._saw(case, Observation(case.node_id, report, asked_at, by_query=True))
                 return AGAIN
             case NotFound():
@@ -178,6 +178,21 @@ class AgentSteps:
 
     def _saw(self, case: Case, observation: Observation) -> None:
         self._term.observations.record(case.workload.id, observation)
+
+
+def _of_the_open_call(case: Case, report: AgentReport) -> AgentReport:
+    """``report`` with the revision that it is about, where the agent does not say it.
+
+    An agent that gives up before it keeps anything of a workload, since it lacks the runtime of
+    its type, shows only how its newest task ended (reference defect C11). That task is the open
+    call's if the agent answered that call.
+    """
+    intent = case.status.intent
+    if report.revision_id or report.state is not AgentState.FAILED:
+        return report
+    if intent is None or intent.unanswered or case.outlook is not Outlook.RUN:
+        return report
+    return evolve(report, revision_id=intent.revision_id)
 
 
 def poll_delay(case: Case, term: Term) -> timedelta:

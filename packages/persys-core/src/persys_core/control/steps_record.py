@@ -11,7 +11,7 @@ from persys_core.control.term import AGAIN, Next, Term
 from persys_core.model.event import EventType
 from persys_core.model.ids import WorkloadId
 from persys_core.model.states import WorkloadStatus
-from persys_core.model.workload import Failure, FailureKind, IntentAction
+from persys_core.model.workload import Failure, FailureKind, IntentAction, StatusRecord
 from persys_core.placement import ledger
 from persys_core.placement.ledger import Transaction
 from persys_core.ports.cluster_store import Key
@@ -21,6 +21,8 @@ from persys_core.retry.failure import is_node_bound
 from persys_core.retry.machine import Verdict
 
 __all__ = ["RecordSteps"]
+
+TRIES_OF_A_RUNTIME = 2
 
 
 class RecordSteps:
@@ -156,19 +158,27 @@ class RecordSteps:
         if status.retry.exhausted:
             # An older revision may run on; then its share is free once it is seen at rest.
             tx = self._released(tx, case) if case.situation.observed in AT_REST else tx
-        elif self._should_leave(case, failure):
-            tx = self._left(tx, case, failure)
+        elif self._should_leave(case, status, failure):
+            tx = self._left(tx, case, status, failure)
         if not await self._term.commit(tx):
             return False, None
         self._tell_failed(case, failure, outcome.state.attempts, status.retry.exhausted)
         return True, self._term.until(status.retry.next_at, timedelta(seconds=5))
 
-    def _should_leave(self, case: Case, failure: Failure) -> bool:
-        """A failure of (workload, node) is tried on another node, where the data lets it."""
-        node_bound = failure.kind is FailureKind.WORKLOAD and is_node_bound(failure.code)
-        return node_bound and not case.situation.pinned
+    def _should_leave(self, case: Case, status: StatusRecord, failure: Failure) -> bool:
+        """A failure of (workload, node) is tried on another node, where the data lets it.
 
-    def _left(self, tx: Transaction, case: Case, failure: Failure) -> Transaction:
+        A runtime that is away may be back in a moment, so it gets one more try where it is; one
+        that the node does not have at all never will be (reference defect C11).
+        """
+        if case.situation.pinned or not is_node_bound(failure.code):
+            return False
+        own = failure.kind is FailureKind.WORKLOAD
+        return own or status.retry.infrastructure_failures >= TRIES_OF_A_RUNTIME
+
+    def _left(
+        self, tx: Transaction, case: Case, status: StatusRecord, failure: Failure
+    ) -> Transaction:
         assert case.assignment is not None  # only an assigned workload fails on a node
         grave = self._term.view.tombstone(case.node_id, case.workload.id)
         return ledger.bury(
@@ -178,6 +188,7 @@ class RecordSteps:
             grave,
             f"left node {case.node_id}: {failure.code}",
             case.now,
+            call=status.intent,
         )
 
     def _released(self, tx: Transaction, case: Case) -> Transaction:

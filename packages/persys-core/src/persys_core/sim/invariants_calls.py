@@ -18,7 +18,6 @@ from persys_core.model.ids import NodeId, RevisionId, WorkloadId
 from persys_core.model.states import DesiredState, TaintEffect, WorkloadStatus
 from persys_core.model.workload import (
     Assignment,
-    FailureKind,
     Intent,
     IntentAction,
     StatusRecord,
@@ -289,7 +288,6 @@ def _failed_there(step: Step, grave: Tombstone) -> bool:
     return any(
         after.id == grave.workload_id
         and after.failure is not None
-        and after.failure.kind is FailureKind.WORKLOAD
         and is_node_bound(after.failure.code)
         and after.retry.avoid_node_id == grave.node_id
         for _, after in _status_changes(step)
