@@ -92,6 +92,10 @@ PHRASES: dict[type, dict[str, str | tuple[str, str]]] = {
             "more than half of the nodes fell silent within one lease",
             "the nodes did not fall silent together",
         ),
+        "aftermath": (
+            "they did until less than a lease ago",
+            "they did not within the last lease",
+        ),
         "released": ("its turn came before", "its turn did not come before"),
         "is_next": ("no other that waits was lost before it", "another was lost before it"),
         "pause_over": (

@@ -109,12 +109,24 @@ def test_mass_loss_stops_everything_and_is_told_once() -> None:
 
 
 def test_mass_loss_stops_what_was_released_before() -> None:
-    """A move that had begun stops too, and goes on afterwards without a new wait."""
+    """A move that had begun stops too, and goes on afterwards without waiting for its turn."""
     released = plan(EvictionState(), 200, silent(0), total=10).state
     mass = plan(released, 300, {**silent(0), **{f"m{n}": at(250) for n in range(7)}}, total=10)
     assert mass.may_move == frozenset()
-    after = plan(mass.state, 301, silent(0), total=10)
+    after = plan(mass.state, 331, silent(0), total=10)
     assert after.may_move == {"n1"}
+
+
+def test_after_a_mass_loss_the_others_have_a_lease_to_come_back() -> None:
+    """Agents that were cut off together come back one by one: who is late by less than a lease
+    keeps its work."""
+    mass = plan(EvictionState(), 300, silent(*[0] * 8), total=10)
+    some = plan(mass.state, 301, silent(0, 0), total=10)
+    assert (some.may_move, some.mass_loss_ended) == (frozenset(), True)
+    assert some.next_at == at(330)
+    late = plan(some.state, 329, silent(0, 0), total=10)
+    assert late.may_move == frozenset()
+    assert plan(late.state, 330, silent(0), total=10).may_move == {"n1"}
 
 
 @given(

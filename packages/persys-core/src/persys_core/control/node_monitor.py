@@ -45,16 +45,23 @@ class NodeMonitor:
     _conditions: dict[NodeId, NodeCondition] = field(factory=dict, init=False)
     _told: set[tuple[NodeId, EventType]] = field(factory=set, init=False)
     _evictions: EvictionState = field(factory=EvictionState, init=False)
+    _may_move: frozenset[NodeId] = field(default=frozenset(), init=False)
     on_condition: Callable[[NodeId], None] | None = field(default=None, init=False)
     """Set while this replica leads: has everything on the node looked at."""
 
     def take_over(self) -> None:
         """A new leader counts nobody as released or lost yet (field report N02)."""
         self._evictions = EvictionState()
+        self._may_move = frozenset()
+
+    @property
+    def alarms(self) -> tuple[str, ...]:
+        """What an operator must know of the nodes as a whole; mostly nothing."""
+        return (self._mass_loss(),) if self._evictions.mass_loss else ()
 
     def may_move(self, node_id: NodeId) -> bool:
         """Whether work may leave this lost node now."""
-        return node_id in self._evictions.released
+        return node_id in self._may_move
 
     def heard(self, node_id: NodeId) -> None:
         """The node gave a sign of life: what that changes is not left to the next tick."""
@@ -140,26 +147,28 @@ class NodeMonitor:
             for node, condition in self._conditions.items()
             if condition is NodeCondition.LOST and node in silent and self._view.assigned_to(node)
         ]
-        before = self._evictions
         plan = plan_evictions(
-            before,
+            self._evictions,
             total=len(self._view.all(Kind.NODE)),
             silent_since=silent,
             lost=lost,
             policy=self._policy,
             now=self._clock.now(),
         )
+        before, self._may_move = self._may_move, plan.may_move
         self._evictions = plan.state
         if self.on_condition is None:
             return
         if plan.mass_loss_began:
-            self._events.publish(
-                EventType.MASS_NODE_LOSS,
-                reason=f"{len(silent)} of {len(self._view.all(Kind.NODE))} nodes fell silent "
-                "together; no work is moved until enough of them are back",
-            )
-        for node_id in sorted(plan.may_move - before.released):
+            self._events.publish(EventType.MASS_NODE_LOSS, reason=self._mass_loss())
+        for node_id in sorted(plan.may_move - before):
             self.on_condition(node_id)
+
+    def _mass_loss(self) -> str:
+        return (
+            f"mass node loss: {len(self._silent_since())} of {len(self._view.all(Kind.NODE))}"
+            " nodes fell silent together; no work is moved until enough of them are back"
+        )
 
     def _silent_since(self) -> dict[NodeId, datetime]:
         return {

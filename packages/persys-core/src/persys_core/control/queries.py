@@ -41,6 +41,7 @@ class Queries:
     _ports: SchedulerPorts
     _config: SchedulerConfig
     _leader_id: Callable[[], str]
+    _alarms: Callable[[], Sequence[str]]
 
     async def list_nodes(
         self, *, status: str = "", at_least: StoreRevision = 0
@@ -97,7 +98,7 @@ class Queries:
             leader_id=leader,
             is_leader=leader == self._ports.membership.instance_id,
             generated_at=self._ports.clock.now(),
-            problems=self._view.quarantined,
+            problems=(*self._view.quarantined, *self._alarms()),
         ), freshness
 
     async def list_drifts(

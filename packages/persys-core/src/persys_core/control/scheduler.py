@@ -219,6 +219,7 @@ class Scheduler:
             self.ports,
             self.config,
             lambda: self._leader_id,
+            lambda: self.monitor.alarms,
         )
 
     def _make_recovery(self, announced: Announced) -> Recovery:

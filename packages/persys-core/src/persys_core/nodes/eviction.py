@@ -3,8 +3,9 @@
 Decided here: from which lost nodes work may move at an instant (decisions §3, liveness; field
 report N01). Nodes are released one by one, the longest lost first. When more than half of the
 nodes that were there fell silent within one lease of each other, the fault is more likely the
-network's or ours than theirs: nothing moves until enough of them are back. Not decided here:
-which nodes are lost (``liveness``), and where work goes (placement).
+network's or ours than theirs: nothing moves until enough of them are back, and one lease more,
+since the others are on their way (agents that waited come back one by one). Not decided here: which
+nodes are lost (``liveness``), and where work goes (placement).
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ __all__ = [
 class EvictionPolicy:
     """``window``: the node lease. ``interval``: at most one more node in this time.
 
+    Nothing moves for one ``window`` after a mass loss.
+
     ``mass_minimum``: fewer silent nodes than this are never a mass loss.
     """
 
@@ -49,6 +52,8 @@ class EvictionState:
     released: frozenset[NodeId] = frozenset()
     last_release_at: datetime | None = None
     mass_loss: bool = False
+    resumes_at: datetime | None = None
+    """When work may move again after the last mass loss."""
 
 
 class Eviction(StrEnum):
@@ -67,6 +72,8 @@ class LostNode:
 
     mass_loss: bool
     """Most nodes fell silent together."""
+    aftermath: bool
+    """They did, and enough of them are back since less than a lease."""
     released: bool
     """Its turn has come before, and it was not heard since."""
     is_next: bool
@@ -91,6 +98,12 @@ EVICTION_RULES: tuple[EvictionRule, ...] = (
         lambda n: n.mass_loss,
         Eviction.HELD,
         "the fault is more likely the network's or ours than theirs (field report N01)",
+    ),
+    EvictionRule(
+        "aftermath",
+        lambda n: n.aftermath,
+        Eviction.WAITS,
+        "what was cut off together comes back one by one, and this one may be next",
     ),
     EvictionRule(
         "released", lambda n: n.released, Eviction.MOVES, "its turn came, and it is still silent"
@@ -159,25 +172,34 @@ def plan_evictions(
     lost = frozenset(lost)
     waiting = sorted(lost - released, key=lambda node: (silent_since[node], node))
     mass_loss = is_mass_loss(total, silent_since, policy)
+    resumes_at = now + policy.window if mass_loss else state.resumes_at
     ready_at = state.last_release_at + policy.interval if state.last_release_at else now
 
     def moves(node: NodeId) -> bool:
-        facts = LostNode(mass_loss, node in released, [node] == waiting[:1], now >= ready_at)
+        facts = LostNode(
+            mass_loss=mass_loss,
+            aftermath=resumes_at is not None and now < resumes_at,
+            released=node in released,
+            is_next=[node] == waiting[:1],
+            pause_over=now >= ready_at,
+        )
         return _judge(facts) is Eviction.MOVES
 
     may_move = frozenset(node for node in released | lost if moves(node))
     if may_move - released:
         ready_at = now + policy.interval
+    left = (released | lost) - may_move
     return EvictionPlan(
         EvictionState(
             released | may_move,
             now if may_move - released else state.last_release_at,
             mass_loss,
+            resumes_at,
         ),
         may_move,
         mass_loss_began=mass_loss and not state.mass_loss,
         mass_loss_ended=state.mass_loss and not mass_loss,
-        next_at=ready_at if lost - released - may_move and not mass_loss else None,
+        next_at=max(ready_at, resumes_at or ready_at) if left and not mass_loss else None,
     )
 
 
