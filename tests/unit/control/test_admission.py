@@ -186,6 +186,10 @@ async def test_changed_field_is_one_new_revision_and_one_apply(clock: VirtualClo
             "spec.metadata[persys.scheduling.strategy]",
         ),
         (
+            lambda: wish("w", container(metadata={"persys.scheduling.node_system": "ture"})),
+            "spec.metadata[persys.scheduling.node_system]",
+        ),
+        (
             lambda: wish("w", container(metadata={"persys.scheduling.tolerations": "a:Never"})),
             "spec.metadata[persys.scheduling.tolerations]",
         ),

@@ -127,6 +127,7 @@ def test_placement_becomes_metadata(tmp_path: Path) -> None:
       priority: -5
       persistence: node-local
       allowMove: false
+      nodeSystem: true
       diskIds: [disk-1]
     """
     metadata = dict(load(tmp_path, text)[0].request.spec.metadata)
@@ -143,6 +144,7 @@ def test_placement_becomes_metadata(tmp_path: Path) -> None:
         "persys.scheduling.priority": "-5",
         "persys.scheduling.persistence_class": "node-local",
         "persys.scheduling.allow_move": "false",
+        "persys.scheduling.node_system": "true",
         "persys.disk.ids": "disk-1",
     }
 

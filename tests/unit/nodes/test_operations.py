@@ -11,12 +11,17 @@ from persys_core.model.resources import CPU, Resources
 from persys_core.model.states import WorkloadType
 from persys_core.model.workload import Allocation
 from persys_core.nodes.operations import (
+    MAX_OPERATOR_LABELS,
+    MAX_TAINTS,
     Refusal,
     cordon,
     overcommitted_dimensions,
     register,
     registration_refusal,
+    set_label,
+    taint,
     uncordon,
+    untaint,
 )
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -139,3 +144,34 @@ def test_uncordon_does_not_undo_a_drain() -> None:
     refusal = uncordon(draining, reason="", actor="ann", now=T1)
     assert isinstance(refusal, Refusal)
     assert "undrain" in refusal.message
+
+
+def test_a_node_has_so_many_taints_and_no_more() -> None:
+    """One too many is refused with the way out; one that is there may still be changed."""
+    node = NODE
+    for number in range(MAX_TAINTS):
+        marked = taint(node, Taint(f"k{number}"), reason="", actor="ann", now=T1)
+        assert isinstance(marked, Node)
+        node = marked
+    refused = taint(node, Taint("more"), reason="", actor="ann", now=T1)
+    assert isinstance(refused, Refusal)
+    assert refused.code == "too_many_taints"
+    assert 'node "n1" has 64 taints' in refused.message
+    assert "take one away" in refused.message
+    assert isinstance(taint(node, Taint("k0", "new"), reason="", actor="ann", now=T1), Node)
+    fewer = untaint(node, "k1", None, reason="", actor="ann", now=T1)
+    assert isinstance(taint(fewer, Taint("more"), reason="", actor="ann", now=T1), Node)
+
+
+def test_a_node_has_so_many_operator_labels_and_no_more() -> None:
+    """One too many is refused with the way out; the agent's own labels do not count."""
+    node = evolve(NODE, agent_labels={f"a{number}": "x" for number in range(300)})
+    for number in range(MAX_OPERATOR_LABELS):
+        marked = set_label(node, f"k{number}", "v", actor="ann", now=T1)
+        assert isinstance(marked, Node)
+        node = marked
+    refused = set_label(node, "more", "v", actor="ann", now=T1)
+    assert isinstance(refused, Refusal)
+    assert refused.code == "too_many_labels"
+    assert 'node "n1" has 256 operator labels' in refused.message
+    assert isinstance(set_label(node, "k0", "new", actor="ann", now=T1), Node)

@@ -28,6 +28,7 @@ __all__ = [
 
 PREFIX = "persys.scheduling."
 SELECTOR_PREFIX = PREFIX + "node_selector."
+NODE_SYSTEM_KEY = PREFIX + "node_system"
 _ALLOW_MOVE_KEYS = (PREFIX + "allow_move", "allow_move")
 _DISK_KEYS = ("persys.disk.ids", "disk_ids")
 _TRUE = {"true", "1", "yes"}
@@ -134,9 +135,9 @@ def constraint_errors(metadata: Mapping[str, str]) -> Iterator[FieldError]:
             yield _error("anti_affinity", item, "a comma list of label=value")
     yield from _choice_errors(metadata, "strategy", SchedulingStrategy)
     yield from _choice_errors(metadata, "persistence_class", PersistenceClass)
-    for key in _ALLOW_MOVE_KEYS:
+    for key in (*_ALLOW_MOVE_KEYS, NODE_SYSTEM_KEY):
         if metadata.get(key, "").strip().lower() not in _TRUE | _FALSE:
-            yield _error(key, metadata[key], "true or false")
+            yield _error(key.removeprefix(PREFIX), metadata[key], "true or false")
     priority = metadata.get(PREFIX + "priority", "").strip()
     if priority and not _is_priority(priority):
         yield _error("priority", priority, f"an integer from -{PRIORITY_LIMIT} to {PRIORITY_LIMIT}")

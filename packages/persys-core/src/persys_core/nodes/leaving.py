@@ -32,6 +32,7 @@ __all__ = [
     "LeavingRule",
     "NodeLoad",
     "is_node_system",
+    "is_throwing_out",
     "leaving_of",
 ]
 
@@ -106,15 +107,22 @@ LEAVING_RULES: tuple[LeavingRule, ...] = (
 
 def leaving_of(node: Node, spec: WorkloadSpec, load: NodeLoad, now: datetime) -> Leaving:
     """Whether a workload of ``spec``, which runs on ``node``, is to leave at ``now``."""
-    order = node.intent.drain
-    late = order is not None and order.deadline_at is not None and now >= order.deadline_at
     facts = LeavingFacts(
         unwelcome=_is_unwelcome(node, spec),
         others_first=is_node_system(spec) and load.ordinary > 0,
-        out_of_time=order is not None and order.force and late,
+        out_of_time=is_throwing_out(node, now),
         moves_enough=load.moves >= AT_ONCE,
     )
     return next(rule.verdict for rule in LEAVING_RULES if rule.when(facts))
+
+
+def is_throwing_out(node: Node, now: datetime) -> bool:
+    """Whether the deadline of a forced drain is over: what is left goes, healthy elsewhere or not,
+    old copies that wait for their replacement too."""
+    order = node.intent.drain
+    if order is None or order.deadline_at is None:
+        return False
+    return order.force and now >= order.deadline_at
 
 
 def _is_unwelcome(node: Node, spec: WorkloadSpec) -> bool:

@@ -21,6 +21,8 @@ from persys_core.model.states import TaintEffect, WorkloadType
 from persys_core.model.workload import Allocation
 
 __all__ = [
+    "MAX_OPERATOR_LABELS",
+    "MAX_TAINTS",
     "Refusal",
     "Registration",
     "cordon",
@@ -35,6 +37,11 @@ __all__ = [
     "undrain",
     "untaint",
 ]
+
+
+MAX_TAINTS = 64
+MAX_OPERATOR_LABELS = 256
+"""Of one node: its record is read and compared at every placement there."""
 
 
 @frozen
@@ -154,11 +161,13 @@ def undrain(node: Node, *, reason: str, actor: str, now: datetime) -> Node:
     )  # fmt: skip
 
 
-def taint(node: Node, mark: Taint, *, reason: str, actor: str, now: datetime) -> Node:
+def taint(node: Node, mark: Taint, *, reason: str, actor: str, now: datetime) -> Node | Refusal:
     """Mark ``node``; a taint of the same key and effect is replaced."""
     if mark in node.intent.taints:
         return node
-    others = (each for each in node.intent.taints if (each.key, each.effect) != _identity(mark))
+    others = [each for each in node.intent.taints if (each.key, each.effect) != _identity(mark)]
+    if len(others) >= MAX_TAINTS:
+        return _too_many(node, "taints", MAX_TAINTS)
     told = reason or f"taint {mark.key}={mark.value}:{mark.effect} set"
     return _changed(node, told, actor, now, taints=(*others, mark))
 
@@ -175,10 +184,12 @@ def untaint(
     return _changed(node, reason or "taint removed", actor, now, taints=kept)
 
 
-def set_label(node: Node, key: str, value: str, *, actor: str, now: datetime) -> Node:
+def set_label(node: Node, key: str, value: str, *, actor: str, now: datetime) -> Node | Refusal:
     """Set an operator's label; it wins over the agent's of the same key."""
     if node.intent.labels.get(key) == value:
         return node
+    if key not in node.intent.labels and len(node.intent.labels) >= MAX_OPERATOR_LABELS:
+        return _too_many(node, "operator labels", MAX_OPERATOR_LABELS)
     return _changed(node, f"label {key} set", actor, now, labels={**node.intent.labels, key: value})
 
 
@@ -199,6 +210,14 @@ def delete_label(node: Node, key: str, *, actor: str, now: datetime) -> Node | R
 def overcommitted_dimensions(node: Node, allocation: Allocation) -> tuple[str, ...]:
     """The dimensions in which more is committed on ``node`` than it can give; mostly none."""
     return allocation.charged.shortfalls(node.allocatable)
+
+
+def _too_many(node: Node, what: str, most: int) -> Refusal:
+    return Refusal(
+        f"too_many_{what.rsplit(maxsplit=1)[-1]}",
+        f'node "{node.id}" has {most} {what}, which is the most that a node may have;'
+        " take one away that is not needed any more",
+    )
 
 
 def _with_cordon(node: Node, cordoned: bool, reason: str, actor: str, now: datetime) -> Node:

@@ -37,6 +37,7 @@ class Placement:
     allow_move: bool | None
     priority: int | None
     disk_ids: tuple[str, ...]
+    node_system: bool
 
 
 def read_placement(spec: Section) -> Placement:
@@ -54,6 +55,7 @@ def read_placement(spec: Section) -> Placement:
         allow_move=allow_move if spec.has("allowMove") else None,
         priority=priority.integer(-MAX_PRIORITY, MAX_PRIORITY) if priority else None,
         disk_ids=_words(spec, "diskIds"),
+        node_system=spec.flag("nodeSystem"),
     )
 
 
@@ -71,6 +73,7 @@ def placement_metadata(placement: Placement) -> dict[str, str]:
         "persistence_class": placement.persistence,
         "allow_move": move or "",
         "priority": "" if placement.priority is None else str(placement.priority),
+        "node_system": "true" if placement.node_system else "",
     }
     metadata = {
         PREFIX + key: value
