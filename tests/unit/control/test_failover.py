@@ -134,6 +134,31 @@ async def test_volumes_and_their_drivers_count_on_a_move_too(clock: VirtualClock
 
 
 @virtual_time()
+async def test_a_move_releases_no_volume(clock: VirtualClock) -> None:
+    """Defect A2: the delete that the old node owes leaves the data there, policy Delete or not;
+    only the user's own delete takes it away."""
+    shared = ManagedVolume("v", "nfs", 1, "ReadWriteMany", mount_path="/v", retain_policy="Delete")
+    drivers = frozenset({"local", "nfs"})
+    first, second = (evolve(machine(name), storage_drivers=drivers) for name in ("n1", "n2"))
+    async with running_cluster(clock, first) as driver:
+        machines = driver.cluster.machines
+        await driver.apply("w", container(volumes=(shared,)))
+        await driver.wait(seconds=30)
+        driver.cluster.add_machine(second)
+        machines.kill("n1")
+        await driver.wait(minutes=5)
+        machines.revive("n1")
+        await driver.wait(minutes=3)
+        assert driver.calls("delete", "w", "n1") == 1
+        assert machines.model("n1").running(clock.now()) == {}
+        assert machines.model("n1").volumes(clock.now()) == {"nfs:v"}
+        assert (await driver.view("w")).workload.spec.managed_volumes == (shared,)
+        await driver.cluster.api().admission.delete_workload("w", force=False)
+        await driver.wait(minutes=1)
+        assert machines.model("n2").volumes(clock.now()) == frozenset()
+
+
+@virtual_time()
 async def test_an_outage_of_our_own_moves_nothing(clock: VirtualClock) -> None:
     """N01: ten minutes without any scheduler and any node; the scheduler comes back first: no
     work moves, since each node has a full grace from then on."""

@@ -144,6 +144,15 @@ def test_types(advertised: WorkloadType, asked: WorkloadType, fits: bool) -> Non
         assert said(cluster, request) == ("workload_type", f"{asked} (node runs {advertised})")
 
 
+@pytest.mark.parametrize("asked", WorkloadType)
+def test_a_node_that_offers_nothing_takes_nothing(asked: WorkloadType) -> None:
+    """Defect D6: no list of types is not a list of all types but one."""
+    cluster = Cluster(evolve(make_node(), workload_types=frozenset()))
+    request = evolve(want(), type=asked)
+    assert cluster.chosen(request) != "n1"
+    assert said(cluster, request)[0] == "workload_type"
+
+
 @pytest.mark.parametrize(
     ("drivers", "labels", "fits"),
     [

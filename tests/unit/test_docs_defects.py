@@ -1,0 +1,62 @@
+"""docs/reference-defects.md is complete, and names tests that exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "reference-defects.md"
+ROW = re.compile(
+    r"^\| (?P<id>[A-Z]\d+) \| (?P<there>.+) \| (?P<here>.+) \| (?P<proof>.+) \|$", re.M
+)
+ROWS = {match["id"]: match for match in ROW.finditer(PAGE.read_text())}
+
+
+def _ids(letter: str, *numbers: int) -> list[str]:
+    return [f"{letter}{number}" for number in numbers]
+
+
+EXPECTED = set(
+    chain(
+        _ids("A", *range(1, 10)),
+        _ids("B", 5),
+        _ids("C", *range(2, 19)),
+        _ids("D", *range(1, 8)),
+        _ids("E", *range(1, 8), *range(9, 13)),
+        _ids("F", 11),
+        _ids("J", 11, 12, 13),
+    )
+)
+
+
+@cache
+def _tests_in(path: Path) -> frozenset[str]:
+    """The names of the test functions of a module."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return frozenset(
+        node.name for node in ast.parse(path.read_text()).body if isinstance(node, kinds)
+    )
+
+
+def test_no_defect_is_forgotten() -> None:
+    """Each number stands in one row, and nothing else does."""
+    assert set(ROWS) == EXPECTED
+    assert len(ROW.findall(PAGE.read_text())) == len(EXPECTED)
+
+
+@pytest.mark.parametrize("defect", sorted(EXPECTED))
+def test_each_defect_has_proof_that_exists(defect: str) -> None:
+    """Every test that a row names is one that pytest collects."""
+    named = re.findall(r"`([^`]+)`", ROWS[defect]["proof"])
+    assert named
+    for each in named:
+        path, _, name = each.partition("::")
+        assert Path(path).name.startswith("test_"), each
+        assert name.startswith("test_"), each
+        assert name in _tests_in(ROOT / path), each
