@@ -37,9 +37,13 @@ PHRASES: dict[type, dict[str, str | tuple[str, str]]] = {
         "recorded": ("its record says so", "its record does not say so"),
         "delete_sent": ("a delete was sent lately", "no delete was sent lately"),
         "leaving": "its leaving is",
+        "held": (
+            "its lost node may still write to its exclusive volume",
+            "its lost node holds no exclusive volume of it",
+        ),
         "old_copy": (
-            "an old copy may still hold its exclusive volume",
-            "no old copy holds its exclusive volume",
+            "somebody else may still write to its volume",
+            "nobody else writes to its volumes",
         ),
         "poll_due": ("an open call is to be asked about", "no open call is to be asked about"),
     },
