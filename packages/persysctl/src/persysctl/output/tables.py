@@ -22,14 +22,17 @@ _STYLES = {
     "Running": "green",
     "Ready": "green",
     "Completed": "green",
+    "Attached": "green",
     "Pending": "yellow",
     "Scheduled": "yellow",
     "Updating": "yellow",
     "RetryPending": "yellow",
     "Deleting": "yellow",
     "Draining": "yellow",
+    "Provisioning": "yellow",
     "Failed": "red",
     "NotReady": "red",
+    "Error": "red",
 }
 _EVENT_STYLES = {"EventsLost": "red", "WorkloadFailed": "red", "NodeLost": "red"}
 
@@ -150,7 +153,9 @@ def remarks(view: pb.NodeView) -> str:
     """What an operator should know about a node: intent first, then trouble."""
     intent = [name for name in ("cordoned", "draining") if getattr(view, name)]
     reason = f" ({view.intent_reason})" if intent and view.intent_reason else ""
-    trouble = ["overcommitted"] if view.overcommitted else []
+    fence = f" ({view.fence_reason})" if view.fence_reason else ""
+    trouble = [f"fenced{fence}"] if view.fenced else []
+    trouble += ["overcommitted"] if view.overcommitted else []
     if view.status not in ("Ready", "") and view.status_reason and not intent:
         trouble.append(view.status_reason)
     return ", ".join([*([" and ".join(intent) + reason] if intent else []), *trouble])

@@ -570,8 +570,9 @@ class RetryWorkloadRequest(google.protobuf.message.Message):
     workload_id: builtins.str
     discard_local: builtins.bool
     """Also give up the local data that ties the workload to a node, so that it may
-    start on another one without that data. The scheduler refuses this unless
-    that node is lost or being drained, and touches nothing on the machine.
+    start on another one without. The scheduler refuses this unless that node is
+    lost or being drained; the old copy there is deleted like any other, and what
+    becomes of its data then is up to the agent.
     """
     def __init__(
         self,
