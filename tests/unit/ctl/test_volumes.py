@@ -210,7 +210,7 @@ async def test_a_description_has_the_volumes() -> None:
 @pytest.mark.parametrize(
     ("verb", "words"),
     [
-        (("volume", "release"), ("cannot write any more", "two writers destroy it")),
+        (("volume", "release"), ("cannot write any more", "two writers destroy a volume")),
         (("node", "fence"), ("two writers destroy a volume", "heard again")),
         (("retry",), ("neither moved nor copied", "lost for good")),
     ],

@@ -157,26 +157,22 @@ def test_a_node_shows_its_fence() -> None:
     assert (free.fenced, free.fence_reason, free.HasField("fenced_at")) == (False, "", False)
 
 
-FREE = evolve(volume_view("nfs:data", workload_refs=(), attached_nodes=()), attachments=())
-LEFT = "released: nothing is recorded of it any more, and its data is left as it is"
-CANNOT = "n1 had the right to write to it: make sure that it cannot any more"
+FREE = evolve(volume_view(workload_refs=(), attached_nodes=()), attachments=())
 
 
 @pytest.mark.parametrize(
     ("released", "words"),
     [
-        (VolumeRelease(True, True, FREE), LEFT),
-        (VolumeRelease(True, True, FREE, "n1"), f"{LEFT}; {CANNOT}"),
-        (VolumeRelease(True, False, evolve(volume_view(), attachments=()), "n1"),
-         "given up: nobody is recorded as its only writer any more; still used by w1; " + CANNOT),
-        (VolumeRelease(True, False, volume_view(workload_refs=())),
-         "given up: nobody is recorded as its only writer any more; still Attached on n1 for w1"),
+        (VolumeRelease(True, True, FREE),
+         "released: nothing is recorded of it any more, and its data is left as it is"),
+        (VolumeRelease(True, False, volume_view(held_reason=f"{HELD}, released"), "n1"),
+         "released from n1: work may start elsewhere and write to it, so make sure that nothing on"
+         " n1 can; this is over once its holder is seen at work there"),
         (VolumeRelease(False, False, volume_view(held_reason=HELD), "n1"),
-         f"nfs:data is in use: {HELD}; stop or delete what uses it, or release it by force if that"
-         " is gone for good"),
+         f"nfs:data is in use: {HELD}; delete what uses it, or release it by force if n1 cannot"
+         " write any more"),
         (VolumeRelease(False, False, volume_view()),
-         "nfs:data is in use: Attached on n1 for w1; stop or delete what uses it, or release it by"
-         " force if that is gone for good"),
+         "nfs:data is in use: Attached on n1 for w1; delete what uses it"),
     ],
 )  # fmt: skip
 @pytest.mark.asyncio

@@ -16,10 +16,10 @@ __all__ = ["add"]
 _EXAMPLES = ["volume list", "volume list --node n1", "volume release nfs:old"]
 _WARNING = """\
 The scheduler touches no data: what is stored in the volume stays where it is.
-A volume that something uses is refused. With --force its claim is given up all the same, and with
-it what silent nodes hold of it: another node may then start the work and write. You answer for it
-that whoever held the volume cannot write any more; two writers destroy it. Where a whole machine
-is off, `persysctl node fence` says so for all of its volumes, and ends by itself."""
+A volume that something uses is refused. With --force its holder's claim is given up: the work may
+then start on another node and write. You answer for it that the holder cannot write any more; two
+writers destroy a volume. This is over once the holder is seen at work again. Where a whole machine
+is off, `persysctl node fence` says so for all of its volumes at once."""
 
 
 def add(verbs: Verbs) -> None:

@@ -98,22 +98,17 @@ def _error(text: str) -> str:
 
 
 def _release_words(release: VolumeRelease) -> str:
-    view = release.view
-    if not release.accepted:
-        return (
-            f"{view.volume.id} is in use: {view.held_reason or _held_by(view.attachments)}; stop or"
-            " delete what uses it, or release it by force if that is gone for good"
-        )
-    lost = (
-        f"; {release.holder} had the right to write to it: make sure that it cannot any more"
-        if release.holder
-        else ""
-    )
+    view, holder = release.view, release.holder
     if release.removed:
-        return f"released: nothing is recorded of it any more, and its data is left as it is{lost}"
-    users = _some(view.volume.workload_refs)
-    still = f"still used by {users}" if users else f"still {_held_by(view.attachments)}"
-    return f"given up: nobody is recorded as its only writer any more; {still}{lost}"
+        return "released: nothing is recorded of it any more, and its data is left as it is"
+    if release.accepted:
+        return (
+            f"released from {holder}: work may start elsewhere and write to it, so make sure that"
+            f" nothing on {holder} can; this is over once its holder is seen at work there"
+        )
+    held = view.held_reason or _held_by(view.attachments)
+    force = f", or release it by force if {holder} cannot write any more" if holder else ""
+    return f"{view.volume.id} is in use: {held}; delete what uses it{force}"
 
 
 def _held_by(attachments: Iterable[Attachment]) -> str:
