@@ -42,8 +42,8 @@ from persys_core.reconcile.situation import (
 from persys_core.reconcile.transitions import created
 from persys_core.volumes.affinity import has_local_data
 from persys_core.volumes.claims import claims_elsewhere, held_here
+from persys_core.volumes.disks import disk_ids_of, local_disk_node
 from persys_core.volumes.outcome import Outcome
-from persys_core.volumes.wishes import is_exclusive
 
 __all__ = ["Case", "load_case"]
 
@@ -112,7 +112,7 @@ def load_case(term: Term, workload_id: WorkloadId) -> Case | None:
         Known(workload, status, assignment.value if assignment else None, demand, seen),
         Circumstances(
             node=condition,
-            pinned=_is_pinned(workload, status, assignment),
+            pinned=_is_pinned(term, workload, status, assignment),
             epoch=term.epoch,
             apply_timeout=term.config.apply_timeout(workload.spec.type),
             timing=term.config.timing,
@@ -143,11 +143,14 @@ def _condition(term: Term, assignment: Versioned[Assignment] | None) -> NodeCond
 
 
 def _is_pinned(
-    workload: Workload, status: StatusRecord, assignment: Versioned[Assignment] | None
+    term: Term, workload: Workload, status: StatusRecord, assignment: Versioned[Assignment] | None
 ) -> bool:
-    if assignment is None or status.data_node_id != assignment.value.node_id:
+    if assignment is None or outlook_of(workload, status) is not Outlook.RUN:
         return False
-    return outlook_of(workload, status) is Outlook.RUN and has_local_data(workload.spec)
+    node_id = assignment.value.node_id
+    if status.data_node_id == node_id and has_local_data(workload.spec):
+        return True
+    return local_disk_node(workload.spec, Outcome(term.view)) == node_id
 
 
 def _leaving(
@@ -165,7 +168,7 @@ def _load_of(term: Term, node_id: NodeId) -> NodeLoad:
 
 
 def _has_old_copy(term: Term, workload: Workload, assignment: Versioned[Assignment] | None) -> bool:
-    if assignment is None or not workload.spec.managed_volumes:
+    if assignment is None or not (workload.spec.managed_volumes or disk_ids_of(workload.spec)):
         return False
     return any(claims_elsewhere(workload, assignment.value.node_id, Outcome(term.view)))
 
@@ -179,7 +182,7 @@ def _is_held(
     """Whether its silent node may still write to a volume that no other node may write to then."""
     if assignment is None or condition is not NodeCondition.LOST:
         return False
-    if not is_exclusive(workload.spec):
+    if not (workload.spec.managed_volumes or disk_ids_of(workload.spec)):
         return False
     return held_here(workload, assignment.value.node_id, Outcome(term.view)) is not None
 

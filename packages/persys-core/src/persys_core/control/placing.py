@@ -32,8 +32,9 @@ from persys_core.ports.observer import Metric, Observer
 from persys_core.reconcile import transitions
 from persys_core.volumes.affinity import has_local_data
 from persys_core.volumes.claims import NEXT_STEPS, hindrance
+from persys_core.volumes.disks import local_disk_node, volumes_wanted
 from persys_core.volumes.outcome import Outcome
-from persys_core.volumes.wishes import is_exclusive
+from persys_core.volumes.wishes import is_exclusive_volume
 
 __all__ = ["Placing"]
 
@@ -123,7 +124,7 @@ class Placing:
             self._target(found, request),
             now,
             call=status.intent,
-            start_first=_may_overlap(workload, status),
+            start_first=self._may_overlap(workload, status),
         )
         return tx, transitions.assigned(status, now), _explained(found)
 
@@ -148,6 +149,7 @@ class Placing:
     def request_for(self, workload: Workload, status: StatusRecord) -> PlacementRequest:
         """What the placer is asked for this workload."""
         pinned = status.data_node_id if has_local_data(workload.spec) else ""
+        pinned = pinned or local_disk_node(workload.spec, Outcome(self._view))
         return PlacementRequest.of(
             workload, pinned_to=pinned, avoid_node=status.retry.avoid_node_id
         )
@@ -322,6 +324,11 @@ class Placing:
             next_step="it is sent as soon as the node has room",
         )
 
+    def _may_overlap(self, workload: Workload, status: StatusRecord) -> bool:
+        """Whether the old copy is worth keeping, and safe to keep, until the new one is healthy."""
+        wanted = volumes_wanted(workload.spec, Outcome(self._view)).values()
+        return status.status is WorkloadStatus.RUNNING and not any(map(is_exclusive_volume, wanted))
+
     def _leave(
         self,
         tx: Transaction,
@@ -371,8 +378,3 @@ def _about_others(found: Explanation) -> Explanation:
 
 
 _OF_THE_NODE_THAT_IS_LEFT = (ReasonCode.DRAINING, ReasonCode.CORDONED, ReasonCode.EXCLUDED)
-
-
-def _may_overlap(workload: Workload, status: StatusRecord) -> bool:
-    """Whether the old copy is worth keeping, and safe to keep, until the new one is healthy."""
-    return status.status is WorkloadStatus.RUNNING and not is_exclusive(workload.spec)

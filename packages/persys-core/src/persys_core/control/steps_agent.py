@@ -25,6 +25,7 @@ from persys_core.reconcile import transitions
 from persys_core.reconcile.situation import Outlook
 from persys_core.retry.failure import classify_failure, infrastructure_failure
 from persys_core.volumes.affinity import has_local_data
+from persys_core.volumes.disks import spec_with_disks
 from persys_core.volumes.holds import removes_data
 from persys_core.volumes.outcome import Outcome
 
@@ -114,7 +115,7 @@ class AgentSteps:
             case.workload.id,
             case.workload.revision_id,
             desired,
-            case.workload.spec,
+            spec_with_disks(case.workload, Outcome(self._term.view)),
             self._term.epoch,
         )
         outcome = await self._term.calls.apply(case.node, request)

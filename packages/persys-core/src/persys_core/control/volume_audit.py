@@ -13,6 +13,7 @@ from persys_core.model.volume import Attachment, Volume
 from persys_core.model.workload import Workload
 from persys_core.placement.ledger import Transaction
 from persys_core.ports.cluster_store import Key, Kind
+from persys_core.volumes.disks import disk_ids_of
 from persys_core.volumes.following import followed
 
 __all__ = ["VolumeAudit"]
@@ -56,4 +57,4 @@ class VolumeAudit:
 
 
 def _has_volumes(workload: Workload) -> bool:
-    return bool(workload.spec.managed_volumes)
+    return bool(workload.spec.managed_volumes or disk_ids_of(workload.spec))

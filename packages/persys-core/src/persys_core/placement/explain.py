@@ -50,6 +50,7 @@ class ReasonCode(StrEnum):
     VOLUME_HELD = "volume_held"
     """Another workload, or a node that has not confirmed, may still write to its volume (S02)."""
     VOLUME_DELETING = "volume_deleting"
+    VOLUME_MISSING = "volume_missing"
 
 
 class Verdict(StrEnum):

@@ -18,8 +18,9 @@ from persys_core.model.states import WorkloadStatus
 from persys_core.model.volume import Volume, VolumeClaim
 from persys_core.model.workload import Workload
 from persys_core.placement.explain import ReasonCode
+from persys_core.volumes.disks import missing_disks, volumes_wanted
 from persys_core.volumes.outcome import Outcome
-from persys_core.volumes.wishes import is_exclusive_volume, is_local, wanted_volumes
+from persys_core.volumes.wishes import is_exclusive_volume, is_local
 
 __all__ = [
     "NEXT_STEPS",
@@ -35,6 +36,7 @@ __all__ = [
 NEXT_STEPS: Mapping[ReasonCode, str] = {
     ReasonCode.VOLUME_HELD: "it goes on once the holder gives the volume up, its node is fenced"
     " (persysctl node fence) or the volume is released (persysctl volume release)",
+    ReasonCode.VOLUME_MISSING: "it goes on once the disk exists, or with another revision",
     ReasonCode.VOLUME_DELETING: "it goes on once the deletion is confirmed",
 }
 """What ends a hindrance."""
@@ -55,7 +57,7 @@ def stands(volume: Volume, after: Outcome) -> VolumeClaim | None:
     if claim is None or after.node(claim.node_id) is None:
         return None
     holder = after.workload(claim.workload_id)
-    wants = holder is not None and volume.id in wanted_volumes(holder.spec)
+    wants = holder is not None and volume.id in volumes_wanted(holder.spec, after)
     if wants and after.node_of(claim.workload_id) == claim.node_id:
         return claim
     attached = any(
@@ -70,7 +72,7 @@ def claim_after(
 ) -> VolumeClaim | None:
     """The volume's claim once ``after`` holds; ``workload`` is the one that the change is of."""
     standing = stands(volume, after)
-    if workload is None or not _writes(workload, volume):
+    if workload is None or not _writes(workload, volume, after):
         return standing
     node_id = after.node_of(workload.id)
     if not node_id or (standing and not _passes(standing, workload, node_id, after)):
@@ -124,6 +126,9 @@ def hindrance(
     ``is_ready``: whether a node answers. A claim of its own on such a node is no hindrance: the
     node gives the volume up, and the workload waits for that where it is placed.
     """
+    for id_ in missing_disks(workload.spec, after):
+        text = f"disk {id_} is not known; create it, or take it out of persys.disk.ids"
+        return Hindrance(ReasonCode.VOLUME_MISSING, text)
     for other in _others(workload, after):
         return other
     for volume, claim in _own(workload, after):
@@ -173,7 +178,7 @@ def _shared_by(volume: Volume, workload: Workload, after: Outcome) -> Iterator[H
 
 
 def _on_record(workload: Workload, after: Outcome) -> Iterator[tuple[Volume, ManagedVolume]]:
-    for id_, wanted in wanted_volumes(workload.spec).items():
+    for id_, wanted in volumes_wanted(workload.spec, after).items():
         volume = after.volume(id_)
         if volume is not None:
             yield volume, wanted
@@ -183,7 +188,7 @@ def _being_deleted(
     workload: Workload, after: Outcome, is_ready: Callable[[NodeId], bool]
 ) -> Iterator[Hindrance]:
     """Data that an agent was told to remove: what is put there now would go with it."""
-    for id_ in wanted_volumes(workload.spec):
+    for id_ in volumes_wanted(workload.spec, after):
         for hold in after.holds_on(id_).values():
             if hold.deletes_data and (not is_local(hold.driver) or is_ready(hold.node_id)):
                 text = (
@@ -206,8 +211,8 @@ def _held_by_another(volume: Volume, claim: VolumeClaim) -> Hindrance:
     return Hindrance(ReasonCode.VOLUME_HELD, text)
 
 
-def _writes(workload: Workload, volume: Volume) -> bool:
-    wanted = wanted_volumes(workload.spec).get(volume.id)
+def _writes(workload: Workload, volume: Volume, after: Outcome) -> bool:
+    wanted = volumes_wanted(workload.spec, after).get(volume.id)
     return wanted is not None and is_exclusive_volume(wanted)
 
 

@@ -14,7 +14,7 @@ from typing import cast
 
 from attrs import evolve, frozen
 
-from persys_core.model.ids import WorkloadId
+from persys_core.model.ids import NodeId, WorkloadId
 from persys_core.model.spec import ManagedVolume
 from persys_core.model.volume import (
     Attachment,
@@ -29,9 +29,10 @@ from persys_core.placement.demand import driver_name
 from persys_core.placement.ledger import Transaction
 from persys_core.ports.cluster_store import Key, Kind, Versioned
 from persys_core.volumes.claims import claim_after
+from persys_core.volumes.disks import disk_ids_of, volumes_wanted
 from persys_core.volumes.holds import holds_after, retain_policy, storage_error
 from persys_core.volumes.outcome import Outcome, VolumeRecords
-from persys_core.volumes.wishes import is_local, wanted_volumes
+from persys_core.volumes.wishes import is_local
 
 __all__ = ["followed", "with_volumes"]
 
@@ -50,7 +51,7 @@ def with_volumes(tx: Transaction, records: VolumeRecords, now: datetime) -> Tran
 def _has_volumes(workload_id: WorkloadId, after: Outcome) -> bool:
     """Asked at every commit, and mostly false."""
     workload = after.workload(workload_id)
-    if workload is not None and workload.spec.managed_volumes:
+    if workload is not None and (workload.spec.managed_volumes or disk_ids_of(workload.spec)):
         return True
     records = after.records
     return bool(records.volumes_of(workload_id) or records.attachments_of(workload_id))
@@ -75,7 +76,7 @@ def followed(
     """``tx`` with what it means for the volumes of one workload; itself where that has none."""
     after = Outcome(records, tx)
     workload = after.workload(workload_id)
-    wanted = wanted_volumes(workload.spec) if workload else {}
+    wanted = volumes_wanted(workload.spec, after) if workload else {}
     held = after.holds_of(workload_id)
     ids = {*wanted, *records.volumes_of(workload_id), *(each.volume_id for each in held.values())}
     if not ids:
@@ -165,11 +166,18 @@ class _Change:
             attached_nodes=tuple(sorted(set(self._attached(holds)))),
             phase=VolumePhase.ERROR if error else self._phase(changed, holds, refs),
             last_error=error,
+            node_id=self._home(changed, holds),
             claim=claim_after(changed, self.workload, self.after, self.now),
         )
         if evolve(changed, updated_at=volume.updated_at) == volume and not self._holds_changed(id_):
             return volume
         return evolve(changed, updated_at=self.now)
+
+    def _home(self, volume: Volume, holds: tuple[Attachment, ...]) -> NodeId:
+        """Where a standalone disk's data is: a local one is made where it is first attached."""
+        if volume.node_id or not volume.standalone or not is_local(volume.driver):
+            return volume.node_id
+        return holds[0].node_id if holds else ""
 
     def _refs(self, volume: Volume, holds: tuple[Attachment, ...]) -> tuple[WorkloadId, ...]:
         refs = set(volume.workload_refs) - {self.workload_id}

@@ -39,8 +39,9 @@ from persys_core.model.workload import (
 )
 from persys_core.placement.demand import driver_name
 from persys_core.ports.cluster_store import Key, Record
+from persys_core.volumes.disks import volumes_wanted
 from persys_core.volumes.outcome import Outcome
-from persys_core.volumes.wishes import is_local, wanted_volumes
+from persys_core.volumes.wishes import is_local
 
 __all__ = ["STORAGE_FAILED", "holds_after", "removes_data", "retain_policy", "storage_error"]
 
@@ -108,7 +109,7 @@ class _Here:
 
     def holds(self, held: Mapping[Key, Attachment]) -> Mapping[Key, Attachment]:
         here = {key: each for key, each in held.items() if each.node_id == self.placed.node_id}
-        wanted = wanted_volumes(self.workload.spec)
+        wanted = volumes_wanted(self.workload.spec, self.after)
         if self._was_sent():
             here.update({key: each for key, each in self._begun(wanted) if key not in here})
         if self._runs():
@@ -200,7 +201,7 @@ def _may_delete(hold: Attachment, uid: str, after: Outcome) -> bool:
     others = set(volume.workload_refs) - {hold.workload_id}
     successor = after.workload(hold.workload_id)
     if successor is not None and successor.uid != uid:
-        others |= {successor.id} if volume.id in wanted_volumes(successor.spec) else set()
+        others |= {successor.id} if volume.id in volumes_wanted(successor.spec, after) else set()
     if is_local(volume.driver):
         others = {each for each in others if after.node_of(each) == hold.node_id}
     return not others

@@ -8,7 +8,7 @@ from persys_core.model.spec import ManagedVolume, WorkloadSpec
 from persys_core.model.volume import VolumeId
 from persys_core.placement.demand import LOCAL_DRIVER, driver_name
 
-__all__ = ["is_exclusive", "is_exclusive_volume", "is_local", "volume_id", "wanted_volumes"]
+__all__ = ["is_exclusive_volume", "is_local", "volume_id", "wanted_volumes"]
 
 _SHARED_MODES = frozenset({"readwritemany", "readonlymany", "rwx", "rox"})
 
@@ -35,8 +35,3 @@ def is_exclusive_volume(volume: ManagedVolume) -> bool:
     """
     mode = volume.access_mode.replace("-", "").strip().lower()
     return not is_local(volume.driver) and not volume.read_only and mode not in _SHARED_MODES
-
-
-def is_exclusive(spec: WorkloadSpec) -> bool:
-    """Whether two copies must never run at once, since they would write to one volume."""
-    return any(map(is_exclusive_volume, spec.managed_volumes))
