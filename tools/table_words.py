@@ -41,6 +41,10 @@ PHRASES: dict[type, dict[str, str | tuple[str, str]]] = {
             "its lost node may still write to its exclusive volume",
             "its lost node holds no exclusive volume of it",
         ),
+        "uncallable": (
+            "its node beats, and its agent answered no call for the whole grace",
+            "its agent can be called, or its node is silent",
+        ),
         "old_copy": (
             "somebody else may still write to its volume",
             "nobody else writes to its volumes",

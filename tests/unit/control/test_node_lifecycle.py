@@ -9,6 +9,7 @@ from attrs import evolve
 
 from persys_core.control.config import SchedulerConfig
 from persys_core.control.requests import Heartbeat, NodeIntentChange, NodeLabelChange
+from persys_core.model.node import Node
 from persys_core.model.observation import AgentReport, AgentState
 from persys_core.model.states import NodeStatus
 from persys_core.nodes.liveness import LivenessPolicy
@@ -288,3 +289,54 @@ async def test_clean_stop_lets_calls_under_way_end(clock: VirtualClock) -> None:
         assert second.scheduler.is_leader
         assert await driver.status("w") == "Running"
         assert driver.calls("apply", "w") == 1
+
+
+@virtual_time()
+async def test_work_does_not_wait_for_an_agent_that_cannot_be_called(clock: VirtualClock) -> None:
+    """Defect C15: what was never started there moves after the grace, nothing new goes there, and
+    the node takes work again once a call is answered."""
+    walls: set[str] = set()
+    three = (machine("n1"), machine("n2", cpu=1000), machine("n3", cpu=500))
+    async with running_cluster(
+        clock, *three, wrap_agents=lambda agents: cast(Agents, WalledOff(agents, walls))
+    ) as driver:
+        await driver.apply("runs", container(cpu=500))
+        await driver.wait(seconds=20)
+        assert await driver.node_of("runs") == "n1"
+        walls.add("n1")
+        await driver.cluster.api().nodes.cordon(NodeIntentChange("n2"))
+        await driver.apply("w", container(cpu=1000))
+        await driver.cluster.api().nodes.uncordon(NodeIntentChange("n2"))
+        assert await driver.node_of("w") == "n1"
+        await driver.wait(minutes=2)
+        assert await driver.node_of("w") == "n1"
+        await driver.wait(minutes=3)
+        assert (await driver.status("w"), await driver.node_of("w")) == ("Running", "n2")
+        assert (await driver.status("runs"), await driver.node_of("runs")) == ("Running", "n1")
+        (told,) = await driver.events("Rescheduled", "w")
+        assert "answers no call since" in told.reason
+        await driver.apply("big", container(cpu=2000))
+        await driver.wait(minutes=1)
+        assert await driver.status("big") == "Pending"
+        walls.clear()
+        await driver.wait(minutes=3)
+        assert (await driver.status("big"), await driver.node_of("big")) == ("Running", "n1")
+
+
+class WalledOff:
+    """Agents of which some cannot be called, although they beat."""
+
+    def __init__(self, agents: Agents, walls: set[str]) -> None:
+        self._agents = agents
+        self._walls = walls
+
+    def __getattr__(self, name: str) -> object:
+        call = getattr(self._agents, name)
+
+        async def unless_walled_off(*args: object) -> object:
+            node = args[0]
+            if isinstance(node, Node) and node.id in self._walls:
+                return "" if name == "last_error" else Unreachable("no route to host")
+            return await call(*args)
+
+        return unless_walled_off

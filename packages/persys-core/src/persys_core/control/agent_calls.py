@@ -43,24 +43,56 @@ class _Silence:
 
 
 class NodeReach:
-    """Which agents did not answer lately, and until when they are left alone."""
+    """Which agents did not answer lately, and until when they are left alone.
+
+    A beat ends that, since the agent may be back. That it could not be called for long, although it
+    beats, is known apart, and ended by an answered call alone (defect C15).
+    """
 
     def __init__(self, ports: SchedulerPorts, config: SchedulerConfig) -> None:
         self._clock = ports.clock
         self._policy = config.retry
+        self._grace = config.liveness.unavailable_grace
         self._silent: dict[NodeId, _Silence] = {}
+        self._uncalled: dict[NodeId, datetime] = {}
+        """Per agent that answered no call since: when the first one failed."""
 
     def failed(self, node_id: NodeId) -> datetime:
         """The agent did not answer; until when it is left alone."""
         known = self._silent.get(node_id)
         failures = known.failures + 1 if known else 1
+        self._uncalled.setdefault(node_id, self._clock.now())
         until = self._clock.now() + self._policy.infrastructure_delay(failures)
         self._silent[node_id] = _Silence(failures, until)
         return until
 
-    def answered(self, node_id: NodeId) -> None:
+    def heard(self, node_id: NodeId) -> None:
         """The agent gave a sign of life."""
         self._silent.pop(node_id, None)
+
+    def answered(self, node_id: NodeId) -> None:
+        """The agent answered a call."""
+        self.heard(node_id)
+        self._uncalled.pop(node_id, None)
+
+    def forget(self, node_id: NodeId) -> None:
+        """The node left the cluster."""
+        self.answered(node_id)
+
+    def is_uncalled(self, node_id: NodeId) -> bool:
+        """Whether the last call failed; then only a call shows whether the next one would not."""
+        return node_id in self._uncalled
+
+    def uncallable_since(self, node_id: NodeId, nodes: int) -> datetime | None:
+        """Since when the agent answers no call, once that lasts for the whole grace.
+
+        ``None`` where more than half of the ``nodes`` of the cluster are like that: then it is
+        this replica that cannot call.
+        """
+        since = self._uncalled.get(node_id)
+        if since is None or self._clock.now() < since + self._grace:
+            return None
+        return since if len(self._uncalled) * 2 <= nodes else None
 
     def blocked_until(self, node_id: NodeId) -> datetime | None:
         """Until when the agent is left alone; ``None`` where it may be called."""

@@ -120,6 +120,7 @@ def load_case(term: Term, workload_id: WorkloadId) -> Case | None:
             leaving=_leaving(term, workload, assignment, now),
             old_copy=_has_old_copy(term, workload, assignment),
             held=_is_held(term, workload, assignment, condition),
+            uncallable=_is_uncallable(term, assignment, condition),
         ),
     )
     return Case(
@@ -173,6 +174,15 @@ def _has_old_copy(term: Term, workload: Workload, assignment: Versioned[Assignme
     return any(claims_elsewhere(workload, assignment.value.node_id, Outcome(term.view)))
 
 
+def _is_uncallable(
+    term: Term, assignment: Versioned[Assignment] | None, condition: NodeCondition
+) -> bool:
+    """Whether its node beats, and its agent could not be called for the whole grace."""
+    if assignment is None or condition is not NodeCondition.READY:
+        return False
+    return term.uncallable_since(assignment.value.node_id) is not None
+
+
 def _is_held(
     term: Term,
     workload: Workload,
@@ -180,7 +190,9 @@ def _is_held(
     condition: NodeCondition,
 ) -> bool:
     """Whether its silent node may still write to a volume that no other node may write to then."""
-    if assignment is None or condition is not NodeCondition.LOST:
+    if assignment is None or (
+        condition is not NodeCondition.LOST and not _is_uncallable(term, assignment, condition)
+    ):
         return False
     if not (workload.spec.managed_volumes or disk_ids_of(workload.spec)):
         return False

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from attrs import define, field
 
+from persys_core.control.agent_calls import NodeReach
 from persys_core.control.events import EventPublisher
 from persys_core.control.fleet_feed import FleetFeed
 from persys_core.control.leaving_work import work_to_leave
@@ -40,6 +41,7 @@ class NodeMonitor:
     _node_views: NodeViews
     _events: EventPublisher
     _clock: Clock
+    _reach: NodeReach
     _policy: EvictionPolicy
 
     _conditions: dict[NodeId, NodeCondition] = field(factory=dict, init=False)
@@ -107,6 +109,7 @@ class NodeMonitor:
     async def _forget(self, node_id: NodeId) -> None:
         """The node left the cluster: its connection is closed, its work is looked at."""
         self._conditions.pop(node_id, None)
+        self._reach.forget(node_id)
         await self._agents.forget(node_id)
         await self._liveness.forget(node_id)
         if self.on_condition is not None:
@@ -114,7 +117,9 @@ class NodeMonitor:
 
     def _follow(self, node_id: NodeId) -> None:
         condition = self._node_views.condition(node_id)
-        self._feed.set_alive(node_id, alive=condition is NodeCondition.READY)
+        uncallable = self._reach.uncallable_since(node_id, len(self._view.all(Kind.NODE)))
+        ready = condition is NodeCondition.READY
+        self._feed.set_alive(node_id, alive=ready and uncallable is None)
         before = self._conditions.get(node_id)
         self._conditions[node_id] = condition
         if before is condition or self.on_condition is None:

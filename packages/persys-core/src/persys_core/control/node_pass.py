@@ -56,6 +56,8 @@ class NodePass:
             return False
         if self._term.reach.blocked_until(node_id) is not None:
             return False
+        if self._term.reach.is_uncalled(node_id):
+            return True
         # Half an interval: a listing that came a little late must not cost the next one too.
         fresh = self._term.node_views.listed_within(
             node_id, self._term.config.reconcile_interval / 2

@@ -141,6 +141,7 @@ class Scheduler:
             self.node_views,
             self.publisher,
             ports.clock,
+            self.reach,
             EvictionPolicy(window=config.liveness.lease),
         )
         self.listing = Listing(self.view, self.observations, self._nudge, self.drift_notes)
@@ -462,7 +463,7 @@ class Scheduler:
             self._leading.capacity_changed()
 
     def _on_heard(self, node_id: NodeId) -> None:
-        self.reach.answered(node_id)
+        self.reach.heard(node_id)
         self.monitor.heard(node_id)
         if self._leading is not None:
             self._leading.node_heard(node_id)

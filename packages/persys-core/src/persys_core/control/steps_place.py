@@ -173,4 +173,8 @@ class PlaceSteps:
     def _why(self, case: Case) -> str:
         if case.situation.node is NodeCondition.GONE:
             return f"node {case.node_id} left the cluster"
+        since = self._term.uncallable_since(case.node_id)
+        if case.situation.node is NodeCondition.READY and since is not None:
+            at = since.isoformat(timespec="seconds")
+            return f"the agent of node {case.node_id} answers no call since {at}"
         return f"node {case.node_id} is lost: {self._term.node_views.health(case.node_id).reason}"

@@ -19,7 +19,7 @@ from persys_core.control.work import Work
 from persys_core.model.ids import NodeId, WorkloadId
 from persys_core.nodes.liveness import NodeCondition
 from persys_core.placement.ledger import Transaction
-from persys_core.ports.cluster_store import Committed, Conflict
+from persys_core.ports.cluster_store import Committed, Conflict, Kind
 from persys_core.ports.membership import Leadership
 
 __all__ = ["AGAIN", "STAYS", "Next", "Stays", "Term"]
@@ -84,6 +84,10 @@ class Term:
         if condition is NodeCondition.LOST and not self.may_move(node_id):
             return NodeCondition.NOT_READY
         return condition
+
+    def uncallable_since(self, node_id: NodeId) -> datetime | None:
+        """Since when the agent answers no call although it beats, if that lasts long enough."""
+        return self.reach.uncallable_since(node_id, len(self.view.all(Kind.NODE)))
 
     async def commit(self, tx: Transaction) -> bool:
         """Commit under the fence; False where another writer was first (decide anew)."""

@@ -80,6 +80,11 @@ def _must_leave(s: Situation) -> bool:
     return s.leaving is Leaving.MUST or (s.leaving is Leaving.MOVES and not s.pinned)
 
 
+def _gives_up_calling(s: Situation) -> bool:
+    idle = s.observed is not ObservedState.RUNNING and s.charge is not Charge.RELEASED
+    return s.uncallable and idle and not s.pinned and not s.held
+
+
 def _ended_well(s: Situation) -> bool:
     return s.observed is ObservedState.COMPLETED and s.revision_matches
 
@@ -167,6 +172,12 @@ RUN_RULES: tuple[Rule, ...] = (
         lambda s: s.call_underway,
         Action.AWAIT_INTENT,
         "an unanswered call, or an earlier leader's, may still arrive",
+    ),
+    Rule(
+        "run-uncallable",
+        _gives_up_calling,
+        Action.RESCHEDULE,
+        "its node beats, but nothing can be sent there, and nothing of it runs there (defect C15)",
     ),
     Rule(
         "run-again-later",

@@ -98,6 +98,8 @@ class Situation:
     """One of its volumes may still be written to by its old copy or by another workload."""
     held: bool = False
     """Its lost node may still write to a volume that one node at a time may write to."""
+    uncallable: bool = False
+    """Its node beats, and its agent could not be called for the whole grace."""
     poll_due: bool = False
     """A call is open, and the agent was not asked about it lately."""
 
@@ -168,6 +170,7 @@ class Circumstances:
     leaving: Leaving = Leaving.STAYS
     old_copy: bool = False
     held: bool = False
+    uncallable: bool = False
 
 
 def assess(known: Known, around: Circumstances) -> Situation:
@@ -196,6 +199,7 @@ def assess(known: Known, around: Circumstances) -> Situation:
         leaving=around.leaving,
         old_copy=around.old_copy,
         held=around.held,
+        uncallable=around.uncallable,
         recorded=_is_recorded(workload, status, seen, assignment),
         delete_sent=_delete_sent(status, now, timing),
         poll_due=intent is not None and now - _asked_at(intent, seen) >= timing.poll_interval,
