@@ -15,6 +15,7 @@ from persys_core.model.errors import NotFoundError, RefusedError
 from persys_core.model.spec import ManagedVolume
 from persys_core.model.states import NodeStatus, TaintEffect
 from persys_core.ports.cluster_store import Kind
+from persys_core.sim.agent_behaviour import Behaviour, FaultPlan
 from persys_core.sim.agent_settings import Latency
 from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
@@ -120,6 +121,59 @@ async def test_drain_names_its_blockers_until_the_deadline(clock: VirtualClock) 
             if entry.what == "delete"
         ]
         assert deletes[-1] == "system"
+
+
+@virtual_time()
+async def test_what_a_deadline_stopped_is_counted_apart(clock: VirtualClock) -> None:
+    """It has not moved; once a node takes it, it has."""
+    async with running_cluster(clock, machine("n1", cpu=8000)) as driver:
+        await _running_on(driver, "n1", a=container(), b=container(cpu=5000))
+        driver.cluster.add_machine(machine("n2", cpu=4000))
+        await driver.wait(seconds=5)
+        nodes = driver.cluster.api().nodes
+        await nodes.drain(_drain(seconds=30, force=True))
+        await driver.wait(minutes=1)
+        progress = await nodes.progress("n1")
+        assert (progress.moved, progress.stopped, progress.remaining) == (1, 1, 0)
+        driver.cluster.add_machine(machine("n3", cpu=8000))
+        await driver.wait(seconds=30)
+        progress = await nodes.progress("n1")
+        assert (progress.moved, progress.stopped, progress.remaining) == (2, 0, 0)
+
+
+@virtual_time()
+async def test_a_second_drain_names_the_order_that_it_replaces(clock: VirtualClock) -> None:
+    """The answer has the wish that no longer holds; a first drain replaces nothing."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        nodes = driver.cluster.api().nodes
+        assert (await nodes.drain(_drain(seconds=60, force=True))).replaced is None
+        view = await nodes.drain(_drain())
+        assert view.replaced is not None
+        assert view.replaced.drain is not None
+        assert view.replaced.drain.force
+        assert view.node.intent.drain is not None
+        assert view.node.intent.drain.deadline_at is None
+
+
+@pytest.mark.parametrize("force", [True, False])
+@virtual_time()
+async def test_an_old_copy_goes_at_the_deadline_of_a_forced_drain(
+    clock: VirtualClock, *, force: bool
+) -> None:
+    """Its replacement never gets healthy: with force the deadline ends it all the same, at once;
+    without, it is kept for as long as it takes."""
+    broken = FaultPlan(workloads={"w": Behaviour(create_error="read timed out")})
+    async with running_cluster(clock, machine("n1")) as driver:
+        await _running_on(driver, "n1", w=container())
+        driver.cluster.add_machine(machine("n2"), broken)
+        await driver.wait(seconds=5)
+        await driver.cluster.api().nodes.drain(_drain(seconds=30, force=force))
+        await driver.wait(seconds=29)
+        assert _running(driver) == ["w"]
+        await driver.wait(seconds=10)
+        assert _running(driver) == ([] if force else ["w"])
+        progress = await driver.cluster.api().nodes.progress("n1")
+        assert progress.moving == (0 if force else 1)
 
 
 @virtual_time()

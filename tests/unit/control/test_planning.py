@@ -149,7 +149,7 @@ async def test_a_plan_is_applied_exactly_or_not_at_all(clock: VirtualClock) -> N
         admission = driver.cluster.api().admission
         first = await plan(driver, wish("w"))
         await admission.apply_workload(expecting(first.expected_revision))
-        with pytest.raises(RefusedError, match=r'"w" was expected not stored, but its record is'):
+        with pytest.raises(RefusedError, match=r'stale plan: workload "w" was not stored when'):
             await admission.apply_workload(expecting(0))
         second = await plan(driver, wish("w", container("b")))
         await driver.apply("w", container("c"))
@@ -158,10 +158,10 @@ async def test_a_plan_is_applied_exactly_or_not_at_all(clock: VirtualClock) -> N
         assert record is not None
         with pytest.raises(RefusedError) as refused:
             await admission.apply_workload(expecting(second.expected_revision, spec=container("b")))
-        assert f"expected at revision {second.expected_revision}" in str(refused.value)
-        assert f"is at revision {record.revision};" in str(refused.value)
+        assert f"was at revision {second.expected_revision} when" in str(refused.value)
+        assert f"is at revision {record.revision} now;" in str(refused.value)
         assert driver.cluster.backend.revision == stored
-        with pytest.raises(RefusedError, match="it is not stored"):
+        with pytest.raises(RefusedError, match="and is not stored now"):
             await admission.apply_workload(expecting(7, "absent"))
 
 

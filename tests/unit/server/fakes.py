@@ -165,6 +165,7 @@ class FakeScheduler:
     progress_shown: DrainProgress = field(factory=progress)
     removal_shown: NodeRemoval = NodeRemoval(True)
     import_shown: ImportAnswer = ImportAnswer((), (), {}, False, OperatingMode.NORMAL)
+    replaced_intent: OperatorIntent | None = None
 
     async def register_node(self, request: RegisterNode) -> RegisterAnswer:
         reason = "registered" if self.accepted else "scheduler degraded/recovery mode"
@@ -199,7 +200,8 @@ class FakeScheduler:
         return await self._answer(change, node_view())
 
     async def drain(self, request: DrainNode) -> NodeView:
-        return await self._answer(request, node_view(intent=OperatorIntent(draining=True)))
+        view = node_view(intent=OperatorIntent(draining=True), replaced=self.replaced_intent)
+        return await self._answer(request, view)
 
     async def undrain(self, change: NodeIntentChange) -> NodeView:
         return await self._answer(change, node_view())

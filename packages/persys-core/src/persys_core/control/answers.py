@@ -9,7 +9,7 @@ from enum import StrEnum
 from attrs import field, frozen
 
 from persys_core.model.ids import NodeId, RevisionId, StoreRevision, WorkloadId
-from persys_core.model.node import Node
+from persys_core.model.node import Node, OperatorIntent
 from persys_core.model.resources import Resources
 from persys_core.model.spec_changes import SpecChange
 from persys_core.model.states import NodeStatus, OperatingMode
@@ -141,7 +141,11 @@ class DrainBlocker:
 
 @frozen
 class DrainProgress:
-    """How far a drain is: ``remaining`` includes what is blocked, ``moving`` what runs twice."""
+    """How far a drain is: ``remaining`` includes what is blocked, ``moving`` what runs twice.
+
+    ``stopped``: what the deadline of a forced drain stopped and no node has taken since; not
+    among ``moved``.
+    """
 
     moved: int
     remaining: int
@@ -149,6 +153,7 @@ class DrainProgress:
     blocked: tuple[DrainBlocker, ...] = ()
     deadline_at: datetime | None = None
     force: bool = False
+    stopped: int = 0
 
 
 @frozen
@@ -196,7 +201,11 @@ class VolumeRelease:
 
 @frozen
 class NodeView:
-    """A node as shown: record, liveness, ledger and measured use side by side."""
+    """A node as shown: record, liveness, ledger and measured use side by side.
+
+    ``replaced``: in the answer to a drain of a node that was being drained already, the wish that
+    does not hold any more.
+    """
 
     node: Node
     status: NodeStatus
@@ -206,6 +215,7 @@ class NodeView:
     last_heartbeat: datetime | None
     usage: NodeUsage | None = None
     overcommitted: bool = False
+    replaced: OperatorIntent | None = None
 
     @property
     def free(self) -> Resources:

@@ -16,6 +16,7 @@ from persys_core.control.fleet_feed import FleetFeed
 from persys_core.control.leaving_work import work_to_leave
 from persys_core.control.node_views import NodeViews
 from persys_core.control.view import ClusterView
+from persys_core.model.counted import counted
 from persys_core.model.event import EventType
 from persys_core.model.ids import NodeId
 from persys_core.model.node import Node
@@ -92,7 +93,8 @@ class NodeMonitor:
                 self._tell_drain(node_id, EventType.NODE_DRAINED, "everything has left the node")
             elif order.deadline_at is not None and self._clock.now() >= order.deadline_at:
                 then = "is stopped" if order.force else "stays"
-                text = f"{left} workloads have not left; what is left {then}"
+                have = "has" if left == 1 else "have"
+                text = f"{counted(left, 'workload')} {have} not left; what is left {then}"
                 if self._tell_drain(node_id, EventType.DRAIN_DEADLINE, text):
                     look(node_id)
 
