@@ -32,7 +32,7 @@ from persys_core.model.event import EventType
 from persys_core.model.ids import NodeId
 from persys_core.model.node import DrainOrder, Node, OperatorIntent, Taint
 from persys_core.model.states import TaintEffect
-from persys_core.model.workload import StatusRecord, Workload
+from persys_core.model.workload import Allocation, StatusRecord, Workload
 from persys_core.nodes import operations
 from persys_core.nodes.liveness import NodeCondition
 from persys_core.nodes.operations import Refusal
@@ -247,6 +247,8 @@ class NodeOperations:
             return tx.delete(Key.node(node_id), stored).delete(key, ledger), removal
         if not force:
             return tx, evolve(removal, accepted=False)
+        if ledger is not None and ledger.value == Allocation(node_id):
+            tx = tx.delete(key, ledger)
         return tx.delete(Key.node(node_id), stored), removal
 
     def _decided(self, node_id: NodeId, decide: Decide) -> tuple[Transaction, bool]:
