@@ -195,3 +195,12 @@ async def test_a_stale_plan_is_said_in_its_own_words() -> None:
     result = await ask(fake, "apply", "-f", "-", "--plan-revision=41", stdin=WEB)
     assert result.code == ExitCode.FAILED
     assert result.err.endswith(f"): {text}\n")
+
+
+@pytest.mark.asyncio
+async def test_what_an_apply_does_not_do_is_said() -> None:
+    """A note stands below the line of its workload."""
+    stays = "stays on n1, which no longer matches selector disk=ssd; drain n1 to move it"
+    fake = FakeScheduler(plans={"web": pb.PlanWorkloadResponse(outcome="Updated", notes=[stays])})
+    lines = (await ask(fake, "plan", "-f", "-", stdin=WEB)).out.splitlines()
+    assert lines == ["web would be updated (plan revision 0)", f"web {stays}"]

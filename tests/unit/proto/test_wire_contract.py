@@ -254,7 +254,7 @@ ExplainWorkloadResponse: explanation=1:Explanation stale=2:bool age_seconds=3:do
 PlanWorkloadRequest: apply=1:ApplyWorkloadRequest max_examples=2:int32 min_revision=3:int64
 PlanWorkloadResponse: outcome=1 revision_id=2 explanation=3:Explanation \
     requested=4:[ResourceAmount] stale=5:bool age_seconds=6:double expected_revision=7:int64 \
-    node_id=8 changes=9:[FieldChange]
+    node_id=8 changes=9:[FieldChange] notes=10:[string]
 FieldChange: field=1 old=2 new=3
 CordonNodeRequest: node_id=1 reason=2
 CordonNodeResponse: accepted=1:bool message=2 node=3:NodeView

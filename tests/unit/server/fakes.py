@@ -276,6 +276,7 @@ class FakeScheduler:
             requested=Resources.of(cpu_millicores=500),
             expected_revision=41,
             store_revision=42,
+            notes=("stays on n1",),
         )
         return await self._answer((request, max_examples, at_least), (plan, self.fresh))
 

@@ -118,6 +118,7 @@ async def test_plan_workload() -> None:
         ]
         assert [(each.name, each.amount) for each in answer.requested] == [("cpu", 500)]
         assert (answer.stale, answer.age_seconds) == (True, 3)
+        assert list(answer.notes) == ["stays on n1"]
 
 
 async def test_a_refused_plan_is_a_status_code() -> None:

@@ -90,6 +90,7 @@ class Plan:
     ``expected_revision`` in the apply makes it hold for exactly what was looked at: the revision of
     the workload's record, 0 where there is none. ``store_revision`` is that of the whole view.
     ``changes`` are field by field, secrets masked. ``requested`` is what placement counts.
+    ``notes``: what somebody might expect of the apply and it does not do.
     """
 
     outcome: ApplyOutcomeKind
@@ -100,6 +101,7 @@ class Plan:
     requested: Resources
     expected_revision: StoreRevision
     store_revision: StoreRevision
+    notes: tuple[str, ...] = ()
 
 
 @frozen

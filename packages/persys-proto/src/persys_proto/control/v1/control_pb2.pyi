@@ -2890,6 +2890,7 @@ class PlanWorkloadResponse(google.protobuf.message.Message):
     EXPECTED_REVISION_FIELD_NUMBER: builtins.int
     NODE_ID_FIELD_NUMBER: builtins.int
     CHANGES_FIELD_NUMBER: builtins.int
+    NOTES_FIELD_NUMBER: builtins.int
     outcome: builtins.str
     """The word that ApplyWorkload would answer as its outcome."""
     revision_id: builtins.str
@@ -2915,6 +2916,12 @@ class PlanWorkloadResponse(google.protobuf.message.Message):
     def changes(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___FieldChange]:
         """What would change, field by field; empty where the outcome is Unchanged."""
 
+    @property
+    def notes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """What somebody might expect of the apply and it does not do, one text each: a
+        changed selector moves nothing that runs.
+        """
+
     def __init__(
         self,
         *,
@@ -2927,9 +2934,10 @@ class PlanWorkloadResponse(google.protobuf.message.Message):
         expected_revision: builtins.int = ...,
         node_id: builtins.str = ...,
         changes: collections.abc.Iterable[global___FieldChange] | None = ...,
+        notes: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["explanation", b"explanation"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["age_seconds", b"age_seconds", "changes", b"changes", "expected_revision", b"expected_revision", "explanation", b"explanation", "node_id", b"node_id", "outcome", b"outcome", "requested", b"requested", "revision_id", b"revision_id", "stale", b"stale"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["age_seconds", b"age_seconds", "changes", b"changes", "expected_revision", b"expected_revision", "explanation", b"explanation", "node_id", b"node_id", "notes", b"notes", "outcome", b"outcome", "requested", b"requested", "revision_id", b"revision_id", "stale", b"stale"]) -> None: ...
 
 global___PlanWorkloadResponse = PlanWorkloadResponse
 
