@@ -120,6 +120,7 @@ def load_case(term: Term, workload_id: WorkloadId) -> Case | None:
             leaving=_leaving(term, workload, assignment, now),
             old_copy=_has_old_copy(term, workload, assignment),
             held=_is_held(term, workload, assignment, condition),
+            stable_after=term.config.retry.stable_after,
         ),
     )
     return Case(

@@ -255,6 +255,18 @@ RUN_RULES: tuple[Rule, ...] = (
         "it did not start within the time of its type (defect C16)",
     ),
     Rule(
+        "run-short-look",
+        lambda s: s.ended_early and s.revision_matches and not s.confirmed,
+        Action.INQUIRE,
+        "a failure is counted only by the agent's present word",
+    ),
+    Rule(
+        "run-short",
+        lambda s: s.ended_early and s.revision_matches,
+        Action.RECORD_FAILURE,
+        "it stops by itself again and again: that has a budget like any other failure",
+    ),
+    Rule(
         "run-old-copy",
         lambda s: s.old_copy,
         Action.AWAIT_OLD_COPY,
