@@ -53,6 +53,7 @@ def test_a_taint_is_written_as_people_write_it() -> None:
     ):
         assert str(mark) == text
         marked = taint(NODE, mark, reason="", actor="ann", now=T1)
+        assert isinstance(marked, Node)
         assert marked.intent.reason == f"taint {text} set"
 
 

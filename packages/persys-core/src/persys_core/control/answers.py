@@ -143,7 +143,8 @@ class DrainBlocker:
 
 @frozen
 class DrainProgress:
-    """How far a drain is: ``remaining`` includes what is blocked, ``moving`` what runs twice.
+    """How far a drain is: ``remaining`` includes what is blocked, ``moving`` is what is
+    still to end on the node: old copies, and what is being stopped or deleted.
 
     ``stopped``: what the deadline of a forced drain stopped and no node has taken since; not
     among ``moved``.

@@ -13,7 +13,7 @@ from attrs import define, field
 
 from persys_core.control.events import EventPublisher
 from persys_core.control.fleet_feed import FleetFeed
-from persys_core.control.leaving_work import work_to_leave
+from persys_core.control.leaving_work import work_to_end, work_to_leave
 from persys_core.control.node_views import NodeViews
 from persys_core.control.view import ClusterView
 from persys_core.model.counted import counted
@@ -88,7 +88,7 @@ class NodeMonitor:
         }
         self._told = {told for told in self._told if told[0] in draining}
         for node_id, order in draining.items():
-            left = len(work_to_leave(self._view, node_id)) + len(self._view.buried_at(node_id))
+            left = len(work_to_leave(self._view, node_id)) + len(work_to_end(self._view, node_id))
             if not left:
                 self._tell_drain(node_id, EventType.NODE_DRAINED, "everything has left the node")
             elif order.deadline_at is not None and self._clock.now() >= order.deadline_at:

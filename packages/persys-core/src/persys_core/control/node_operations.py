@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 from persys_core.control.answers import DrainBlocker, DrainProgress, NodeRemoval, NodeView
 from persys_core.control.committer import Committer
 from persys_core.control.events import EventPublisher
-from persys_core.control.leaving_work import work_to_leave
+from persys_core.control.leaving_work import work_to_end, work_to_leave
 from persys_core.control.node_views import NodeViews
 from persys_core.control.placing import Placing
 from persys_core.control.reads import Reads
@@ -182,7 +182,7 @@ class NodeOperations:
         return DrainProgress(
             moved=max(0, total - len(remaining) - stopped),
             remaining=len(remaining),
-            moving=len(self._view.buried_at(node_id)),
+            moving=len(work_to_end(self._view, node_id)),
             blocked=tuple(each for each in blockers if each is not None),
             deadline_at=order.deadline_at if order else None,
             force=order.force if order else False,

@@ -76,8 +76,11 @@ def _slow_start(s: Situation) -> bool:
 
 
 def _must_leave(s: Situation) -> bool:
-    """A pinned workload leaves only where it is made to."""
-    return s.leaving is Leaving.MUST or (s.leaving is Leaving.MOVES and not s.pinned)
+    """A pinned workload leaves only where it is made to. One that is just starting is seen
+    through first: moved in the middle of it, it would start in both places, or in none."""
+    if s.leaving is Leaving.MUST:
+        return True
+    return s.leaving is Leaving.MOVES and not (s.pinned or s.starting)
 
 
 def _ended_well(s: Situation) -> bool:

@@ -13,7 +13,7 @@ from attrs import frozen
 
 from persys_core.model.resources import Resources
 from persys_core.model.states import DesiredState, ObservedState, RestartPolicy, WorkloadStatus
-from persys_core.model.workload import Assignment, Intent, StatusRecord, Workload
+from persys_core.model.workload import Assignment, Intent, IntentAction, StatusRecord, Workload
 from persys_core.nodes.leaving import Leaving
 from persys_core.nodes.liveness import NodeCondition
 from persys_core.reconcile.observe import Sighting
@@ -94,6 +94,8 @@ class Situation:
     delete_sent: bool = False
     """A delete was sent and its time to take effect is not over."""
     leaving: Leaving = Leaving.STAYS
+    starting: bool = False
+    """It was sent to run, and its time to start is not over."""
     old_copy: bool = False
     """One of its volumes may still be written to by its old copy or by another workload."""
     held: bool = False
@@ -198,6 +200,7 @@ def assess(known: Known, around: Circumstances) -> Situation:
         start_overdue=overdue and not _is_restarting(workload, seen, status),
         pinned=around.pinned,
         leaving=around.leaving,
+        starting=_is_starting(intent) and not overdue,
         old_copy=around.old_copy,
         held=around.held,
         recorded=_is_recorded(workload, status, seen, assignment),
@@ -227,7 +230,14 @@ def _ended_early(
         return False
     if status.status is WorkloadStatus.RUNNING and status.intent is None:
         return status.settled_since is not None and status.settled_since > stable_since
-    return overdue and status.intent is not None and status.intent.action == "apply_running"
+    return overdue and _is_starting(status.intent)
+
+
+def _is_starting(intent: Intent | None) -> bool:
+    """Whether a call to run it was taken, and nothing was learnt of its outcome yet."""
+    if intent is None or intent.unanswered:
+        return False
+    return intent.action is IntentAction.APPLY_RUNNING
 
 
 def is_underway(intent: Intent, epoch: int, now: datetime) -> bool:

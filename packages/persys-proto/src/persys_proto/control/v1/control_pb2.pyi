@@ -3086,8 +3086,8 @@ class GetDrainProgressResponse(google.protobuf.message.Message):
     and moving are both zero.
     """
     moving: builtins.int
-    """Old copies that are still to be ended on the node; their workloads already
-    have another one.
+    """What is still to end on the node: old copies of workloads that have another one
+    already, and what is being stopped or deleted.
     """
     force: builtins.bool
     stopped: builtins.int
