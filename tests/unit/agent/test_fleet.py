@@ -84,7 +84,12 @@ async def test_nodes_register_with_what_they_are_and_beat() -> None:
     """Capabilities, labels and endpoint arrive; beats of ours carry boot id and revision."""
     async with scheduling() as (scheduler, address):
         options = FleetOptions(
-            nodes=2, scheduler=address, labels={"zone": "a"}, cpu_millicores=4000, latency=0
+            nodes=2,
+            scheduler=address,
+            labels={"zone": "a"},
+            cpu_millicores=4000,
+            latency=0,
+            storage_drivers=frozenset({"local", "nfs"}),
         )
         async with SimulatedFleet(options) as fleet:
             await until(lambda: len(scheduler.registered) == 2)
@@ -97,6 +102,7 @@ async def test_nodes_register_with_what_they_are_and_beat() -> None:
                 "compose",
                 "vm",
             ]
+            assert list(presented.capabilities.supported_storage_drivers) == ["local", "nfs"]
             assert dict(presented.labels) == {"zone": "a"}
             assert presented.grpc_endpoint == fleet.node("sim-1").endpoint
             async with grpc.aio.insecure_channel(presented.grpc_endpoint) as channel:

@@ -19,6 +19,7 @@ def test_the_defaults_make_one_plain_node() -> None:
     assert (options.nodes, options.prefix, options.node_id) == (1, "sim", "")
     assert (options.scheduler, options.listen) == ("127.0.0.1:8085", "127.0.0.1")
     assert set(options.types) == {WorkloadType.CONTAINER, WorkloadType.COMPOSE, WorkloadType.VM}
+    assert options.storage_drivers == {"local"}
     assert options.control_port is None
     assert options.tls is None
 
@@ -28,13 +29,14 @@ def test_flags_are_read() -> None:
     options = parsed(
         *"--nodes 7 --node-id-prefix lab --scheduler h:1 --listen 0.0.0.0 --cpu 5".split(),
         *"--memory 6 --disk 7 --latency 0.5 --failure-rate 0.25 --seed 9".split(),
-        *"--types vm,container".split(),
+        *"--types vm,container --storage-drivers NFS,ceph_rbd".split(),
         *"--labels zone=a,rack=b --control-port 0 --legacy --advertise here".split(),
     )
     assert (options.nodes, options.prefix, options.scheduler, options.seed) == (7, "lab", "h:1", 9)
     assert (options.cpu_millicores, options.memory_mb, options.disk_gb) == (5, 6, 7)
     assert (options.latency, options.failure_rate, options.control_port) == (0.5, 0.25, 0)
     assert options.types == (WorkloadType.VM, WorkloadType.CONTAINER)
+    assert options.storage_drivers == {"local", "nfs", "ceph-rbd"}
     assert options.labels == {"zone": "a", "rack": "b"}
     assert (options.legacy, options.advertise, options.listen) == (True, "here", "0.0.0.0")
 
@@ -102,6 +104,8 @@ def test_tls_needs_three_files_or_a_word_to_do_without() -> None:
         ("--scheduler h:70000", "--scheduler HOST:PORT"),
         ("--types pod", "--types microvm"),
         ("--types ,", "--types container"),
+        ("--storage-drivers tape", "--storage-drivers nfs"),
+        ("--storage-drivers ,", "--storage-drivers local"),
         ("--labels a", "--labels K=V"),
         ("--labels a=", "--labels K=V"),
         ("--control-port 70000", "--control-port 65535"),

@@ -52,6 +52,8 @@ class FakeScheduler(control_pb2_grpc.AgentControlServicer):
     explanations: dict[str, pb.Explanation] = field(default_factory=dict)
     plans: dict[str, pb.PlanWorkloadResponse] = field(default_factory=dict)
     apply_answers: dict[str, pb.ApplyWorkloadResponse] = field(default_factory=dict)
+    retry_answers: dict[str, pb.RetryWorkloadResponse] = field(default_factory=dict)
+    volumes: list[pb.VolumeView] = field(default_factory=list)
     drifts: list[pb.DriftView] = field(default_factory=list)
     imported: pb.ImportFromAgentsResponse = field(default_factory=pb.ImportFromAgentsResponse)
     summary: pb.GetClusterSummaryResponse = field(default_factory=pb.GetClusterSummaryResponse)
@@ -103,7 +105,8 @@ class FakeScheduler(control_pb2_grpc.AgentControlServicer):
         self, request: pb.RetryWorkloadRequest, context: Context
     ) -> pb.RetryWorkloadResponse:
         await self._enter(request, context)
-        return pb.RetryWorkloadResponse(accepted=request.workload_id in self.workloads)
+        answer = pb.RetryWorkloadResponse(accepted=request.workload_id in self.workloads)
+        return self.retry_answers.get(request.workload_id, answer)
 
     async def GetWorkload(
         self, request: pb.GetWorkloadRequest, context: Context
@@ -220,6 +223,32 @@ class FakeScheduler(control_pb2_grpc.AgentControlServicer):
         if not request.force:
             return pb.RemoveNodeResponse(message="it has workloads: web", workload_ids=["web"])
         return pb.RemoveNodeResponse(accepted=True, message="removed", workload_ids=["web"])
+
+    async def FenceNode(
+        self, request: pb.FenceNodeRequest, context: Context
+    ) -> pb.FenceNodeResponse:
+        await self._enter(request, context)
+        view = await self._named(request.node_id, context)
+        if view.status == "Ready":
+            await _abort(context, Refusal(grpc.StatusCode.FAILED_PRECONDITION, "it still beats"))
+        return pb.FenceNodeResponse(accepted=True, message="fenced", volume_ids=["nfs:data"])
+
+    async def ListVolumes(
+        self, request: pb.ListVolumesRequest, context: Context
+    ) -> pb.ListVolumesResponse:
+        await self._enter(request, context)
+        return pb.ListVolumesResponse(volumes=self.volumes, store_revision=7, stale=self.stale)
+
+    async def ReleaseVolume(
+        self, request: pb.ReleaseVolumeRequest, context: Context
+    ) -> pb.ReleaseVolumeResponse:
+        await self._enter(request, context)
+        found = [view for view in self.volumes if view.disk.id == request.volume_id]
+        if not found:
+            await _abort(context, _not_found("volume", request.volume_id))
+        if found[0].disk.workload_refs and not request.force:
+            return pb.ReleaseVolumeResponse(message="it is in use", volume=found[0])
+        return pb.ReleaseVolumeResponse(accepted=True, message="given up", volume=found[0])
 
     async def _named(self, node_id: str, context: Context) -> pb.NodeView:
         if node_id not in self.nodes:

@@ -10,14 +10,15 @@ from tests.unit.ctl.harness import FakeScheduler, ask, call
 
 VERBS = (
     "apply", "get", "list", "nodes", "workloads", "describe", "explain", "events", "summary",
-    "start", "stop", "retry", "delete", "node", "drift",
+    "start", "stop", "retry", "delete", "node", "volume", "drift",
     "version",
 )  # fmt: skip
 
 NODE_VERBS = tuple(
     f"node {verb}"
-    for verb in "status cordon uncordon drain undrain taint untaint label remove".split()
+    for verb in "status cordon uncordon drain undrain taint untaint label fence remove".split()
 )
+VOLUME_VERBS = ("volume list", "volume release")
 
 
 def scheduler() -> FakeScheduler:
@@ -113,7 +114,7 @@ async def test_wrong_usage(line: str, part: str) -> None:
     assert (result.out, fake.asked) == ("", [])
 
 
-@pytest.mark.parametrize("verb", ["", *VERBS, *NODE_VERBS])
+@pytest.mark.parametrize("verb", ["", *VERBS, *NODE_VERBS, *VOLUME_VERBS])
 @pytest.mark.asyncio
 async def test_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Every verb has a help with its usage, and examples where there is anything to choose."""

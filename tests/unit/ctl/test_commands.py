@@ -161,7 +161,7 @@ async def test_retry() -> None:
     assert (accepted.code, accepted.out) == (ExitCode.DONE, "web is tried again\n")
     assert (refused.code, refused.err) == (
         ExitCode.FAILED,
-        "nope: there is nothing to try again\n",
+        "error: nope: there is nothing to try again\n",
     )
 
 
@@ -275,17 +275,19 @@ async def test_describe_shows_everything_of_a_workload() -> None:
 
 @pytest.mark.asyncio
 async def test_describe_works_with_an_older_scheduler() -> None:
-    """Without explanations and events the record is still shown, with a word about the rest."""
+    """Without explanations, volumes and events the record is still shown, with a word about the
+    rest."""
     unknown = Refusal(grpc.StatusCode.UNIMPLEMENTED)
     fake = FakeScheduler(
         workloads={"web": workload("web")},
-        refusals={"ExplainWorkload": unknown, "ListEvents": unknown},
+        refusals=dict.fromkeys(("ExplainWorkload", "ListEvents", "ListVolumes"), unknown),
     )
     result = await ask(fake, "describe", "workload", "web")
     assert result.code == ExitCode.DONE
     assert "Running" in result.out
     assert "no explanation:" in result.err
     assert "no events:" in result.err
+    assert "no volumes:" in result.err
 
 
 @pytest.mark.asyncio

@@ -207,6 +207,8 @@ ApplyWorkloadRequest: expected_revision=100:int64?
 ApplyWorkloadResponse: outcome=100 revision_id=101 explanation=102:Explanation
 DeleteWorkloadRequest: force=100:bool
 DeleteWorkloadResponse: outcome=100
+RetryWorkloadRequest: discard_local=100:bool
+RetryWorkloadResponse: message=100
 ListNodesRequest: min_revision=100:int64
 GetNodeRequest: min_revision=100:int64
 ListWorkloadsRequest: min_revision=100:int64
@@ -222,7 +224,8 @@ GetClusterSummaryResponse: store_revision=100:int64 stale=101:bool age_seconds=1
     mode=103 mode_reason=104 instance_id=105 role=106 leader_id=107 \
     workloads_by_status=108:{int32} draining_nodes=109:int32
 NodeView: cordoned=100:bool draining=101:bool intent_reason=102 allocated=103:[ResourceAmount] \
-    capacity=104:[ResourceAmount] overcommitted=105:bool reserved=106:[ResourceAmount]
+    capacity=104:[ResourceAmount] overcommitted=105:bool reserved=106:[ResourceAmount] \
+    fenced=107:bool fence_reason=108 fenced_at=109:Timestamp
 WorkloadView: client_revision_id=100 requested=101:[ResourceAmount] explanation=102:Explanation
 DrainNodeRequest: deadline_seconds=100:int64 force=101:bool
 DrainNodeResponse: replaced=100

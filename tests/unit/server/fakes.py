@@ -23,10 +23,13 @@ from persys_core.control.answers import (
     Freshness,
     HeartbeatAnswer,
     ImportAnswer,
+    NodeFenced,
     NodeRemoval,
     NodeView,
     Plan,
     RegisterAnswer,
+    VolumeRelease,
+    VolumeView,
     WorkloadView,
 )
 from persys_core.control.requests import (
@@ -40,12 +43,14 @@ from persys_core.control.requests import (
     NodeLabelChange,
     NodeTaintChange,
     RegisterNode,
+    ReleaseVolume,
     RemoveNode,
+    VolumeFilter,
 )
 from persys_core.memory.event_log import MemoryEventLog
 from persys_core.model.drift import DriftAction, DriftRecord, DriftType
 from persys_core.model.errors import NotFoundError
-from persys_core.model.node import Node, OperatorIntent, Taint
+from persys_core.model.node import Fence, Node, OperatorIntent, Taint
 from persys_core.model.resources import Resources
 from persys_core.model.spec import ContainerSpec, WorkloadSpec, spec_revision
 from persys_core.model.spec_changes import SpecChange
@@ -57,6 +62,7 @@ from persys_core.model.states import (
     WorkloadStatus,
     WorkloadType,
 )
+from persys_core.model.volume import Attachment, AttachmentPhase, Volume, VolumePhase
 from persys_core.model.workload import StatusRecord, Workload
 from persys_core.placement.explain import Explanation, Verdict
 from persys_proto.aio import agent_control_stub
@@ -91,6 +97,7 @@ def node_view(node_id: str = "n1", **changes: Any) -> NodeView:
         registered_at=NOW,
         reserved=Resources.of(cpu_millicores=1000),
         intent=changes.pop("intent", OperatorIntent()),
+        fence=changes.pop("fence", None),
     )
     values: dict[str, Any] = {
         "status": NodeStatus.READY,
@@ -100,6 +107,24 @@ def node_view(node_id: str = "n1", **changes: Any) -> NodeView:
         "last_heartbeat": NOW,
     }
     return NodeView(node=node, **(values | changes))
+
+
+def volume_view(volume_id: str = "nfs:data", held_reason: str = "", **changes: Any) -> VolumeView:
+    """A volume on NFS that w1 alone may write to, attached on n1."""
+    attachment = Attachment(
+        volume_id, "w1", "n1", NOW, NOW, NOW, mount_path="/data", phase=AttachmentPhase.ATTACHED
+    )
+    attachments = changes.pop("attachments", (attachment,))
+    values: dict[str, Any] = {
+        "size_gb": 10,
+        "access_mode": "ReadWriteOnce",
+        "phase": VolumePhase.ATTACHED,
+        "workload_refs": ("w1",),
+        "attached_nodes": ("n1",),
+    }
+    driver, _, name = volume_id.partition(":")
+    volume = Volume(volume_id, name, driver, NOW, NOW, **(values | changes))
+    return VolumeView(volume, attachments, held_reason)
 
 
 def workload_view(workload_id: str = "w1", spec: WorkloadSpec | None = None) -> WorkloadView:
@@ -151,7 +176,7 @@ def progress(**changes: Any) -> DrainProgress:
 
 @define
 class FakeScheduler:
-    """All three protocols at once; remembers what it was asked and raises what it is told to."""
+    """All its protocols at once; remembers what it was asked and raises what it is told to."""
 
     asked: list[Any] = field(factory=list)
     error: BaseException | None = None
@@ -166,6 +191,15 @@ class FakeScheduler:
     removal_shown: NodeRemoval = NodeRemoval(True)
     import_shown: ImportAnswer = ImportAnswer((), (), {}, False, OperatingMode.NORMAL)
     replaced_intent: OperatorIntent | None = None
+    volumes_shown: list[VolumeView] = field(factory=lambda: [volume_view()])
+    release_shown: VolumeRelease = field(factory=lambda: VolumeRelease(True, True, volume_view()))
+    held_there: tuple[str, ...] = ()
+
+    @property
+    def admission(self) -> FakeScheduler:
+        return self
+
+    automation = queries = nodes = recovery = volumes = admission
 
     async def register_node(self, request: RegisterNode) -> RegisterAnswer:
         reason = "registered" if self.accepted else "scheduler degraded/recovery mode"
@@ -186,8 +220,8 @@ class FakeScheduler:
     async def delete_workload(self, workload_id: str, *, force: bool) -> DeleteAnswer:
         return await self._answer((workload_id, force), DeleteAnswer("Deleting"))
 
-    async def retry_workload(self, workload_id: str, *, discard_local: bool = False) -> None:
-        await self._answer(workload_id, None)
+    async def retry_workload(self, workload_id: str, *, discard_local: bool = False) -> str:
+        return await self._answer((workload_id, discard_local), "n1" if discard_local else "")
 
     async def submit(self, suggestion: AutomationSuggestion) -> AutomationDecision:
         decision = AutomationDecision(True, "accepted", "fine", str(suggestion.action), NOW)
@@ -225,6 +259,18 @@ class FakeScheduler:
 
     async def acknowledge_empty(self, order: AcknowledgeEmpty) -> OperatingMode:
         return await self._answer(order, OperatingMode.NORMAL)
+
+    async def list_volumes(
+        self, wanted: VolumeFilter, *, at_least: int = 0
+    ) -> tuple[Sequence[VolumeView], Freshness]:
+        return await self._answer((wanted, at_least), (self.volumes_shown, self.fresh))
+
+    async def fence(self, change: NodeIntentChange) -> NodeFenced:
+        view = node_view(fence=Fence(NOW, change.reason, change.actor))
+        return await self._answer(change, NodeFenced(view, self.held_there))
+
+    async def release(self, request: ReleaseVolume) -> VolumeRelease:
+        return await self._answer(request, self.release_shown)
 
     async def progress(self, node_id: str) -> DrainProgress:
         return await self._answer(node_id, self.progress_shown)
@@ -331,11 +377,7 @@ async def loopback(
     fake = scheduler or FakeScheduler()
     metrics, phase, events, clock = TellingMetrics(), PhaseSwitch(), MemoryEventLog(), SystemClock()
     servicer = ControlServicer(
-        admission=fake,
-        automation=fake,
-        queries=fake,
-        nodes=fake,
-        recovery=fake,
+        fake,
         events=events,
         clock=clock,
         phase=phase,

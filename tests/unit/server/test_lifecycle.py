@@ -67,7 +67,7 @@ class FakeReplica:
     def admission(self) -> FakeScheduler:
         return self.api
 
-    queries = nodes = automation = recovery = admission
+    queries = nodes = recovery = volumes = automation = admission
 
     async def start(self) -> None:
         self.log.append("start")

@@ -93,6 +93,7 @@ def _fleet_options(options: RunOptions) -> FleetOptions:
         memory_mb=options.memory_mb,
         disk_gb=options.disk_gb,
         workload_types=options.types,
+        storage_drivers=options.storage_drivers,
         labels=_with_host_labels(options.labels),
         latency=options.latency,
         failure_rate=options.failure_rate,

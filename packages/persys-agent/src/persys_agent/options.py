@@ -13,6 +13,7 @@ from typing import NoReturn, TypeVar
 
 from persys_core.model.ids import is_valid_id
 from persys_core.model.states import WorkloadType
+from persys_core.placement.demand import LOCAL_DRIVER, driver_name
 
 __all__ = ["RunOptions", "TlsFiles", "UsageError", "parse_options"]
 
@@ -21,6 +22,7 @@ _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("", "0", "false", "no", "off")
 _DEFAULT_SCHEDULER = "127.0.0.1:8085"
 _SIMULATED_TYPES = "container,compose,vm"
+_DRIVERS = (LOCAL_DRIVER, "nfs", "ceph-rbd")
 _MAX_NODES = 10_000
 
 _EPILOG = """\
@@ -68,6 +70,7 @@ class RunOptions:
     memory_mb: int
     disk_gb: int
     types: tuple[WorkloadType, ...]
+    storage_drivers: frozenset[str]
     labels: Mapping[str, str]
     latency: float
     failure_rate: float
@@ -96,6 +99,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> R
         memory_mb=given.memory,
         disk_gb=given.disk,
         types=given.types,
+        storage_drivers=given.storage_drivers,
         labels={**_lenient_labels(environment), **given.labels},
         latency=given.latency,
         failure_rate=given.failure_rate,
@@ -187,6 +191,14 @@ def _add_node_flags(run: argparse.ArgumentParser) -> None:
         type=_types,
         default=_types(_SIMULATED_TYPES),
         help=f"workload types that the nodes can run (default: {_SIMULATED_TYPES})",
+    )
+    group.add_argument(
+        "--storage-drivers",
+        metavar="LIST",
+        type=_drivers,
+        default=_drivers(LOCAL_DRIVER),
+        help=f"drivers of managed volumes that the nodes have, of {', '.join(_DRIVERS)}; every node"
+        f" has {LOCAL_DRIVER} (default: {LOCAL_DRIVER})",
     )
     group.add_argument(
         "--labels", metavar="K=V,…", type=_labels, default={}, help="labels of every node"
@@ -308,6 +320,13 @@ def _types(text: str) -> tuple[WorkloadType, ...]:
     if not found:
         raise _wrong(text, "a comma list of " + ", ".join(WorkloadType))
     return found
+
+
+def _drivers(text: str) -> frozenset[str]:
+    names = {driver_name(part) for part in text.split(",") if part.strip()}
+    if not names or not names <= set(_DRIVERS):
+        raise _wrong(text, "a comma list of " + ", ".join(_DRIVERS))
+    return frozenset(names | {LOCAL_DRIVER})
 
 
 def _labels(text: str) -> dict[str, str]:

@@ -59,11 +59,7 @@ class Container(containers.DeclarativeContainer):
     )
     servicer = providers.Singleton(
         ControlServicer,
-        admission=scheduler.provided.admission,
-        automation=scheduler.provided.automation,
-        queries=scheduler.provided.queries,
-        nodes=scheduler.provided.nodes,
-        recovery=scheduler.provided.recovery,
+        scheduler,
         events=ports.provided.events,
         clock=ports.provided.clock,
         phase=phase,

@@ -15,10 +15,11 @@ from persys_core.control.api import (
     NodeOperationsApi,
     QueriesApi,
     RecoveryApi,
+    VolumesApi,
 )
 from persys_core.model.states import OperatingMode
 
-__all__ = ["LoopAge", "ModeFacts", "SchedulerReplica"]
+__all__ = ["LoopAge", "ModeFacts", "SchedulerReplica", "UseCases"]
 
 
 class ModeFacts(Protocol):
@@ -48,8 +49,8 @@ class LoopAge(Protocol):
         ...
 
 
-class SchedulerReplica(Protocol):
-    """One replica: its use cases, its state, and its life."""
+class UseCases(Protocol):
+    """What a replica can be asked, by who asks."""
 
     @property
     def admission(self) -> AdmissionApi:
@@ -75,6 +76,15 @@ class SchedulerReplica(Protocol):
     def recovery(self) -> RecoveryApi:
         """The ways out of recovery."""
         ...
+
+    @property
+    def volumes(self) -> VolumesApi:
+        """Volumes, and what operators answer for."""
+        ...
+
+
+class SchedulerReplica(UseCases, Protocol):
+    """One replica: its use cases, its state, and its life."""
 
     @property
     def mode(self) -> ModeFacts:

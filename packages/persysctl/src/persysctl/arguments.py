@@ -178,20 +178,22 @@ class Verbs:
         summary: str,
         *,
         usage: str = "",
+        details: str = "",
         run: Command | None = None,
         examples: Sequence[str] = (),
         aliases: Sequence[str] = (),
     ) -> CtlParser:
         """A parser for one verb; ``run`` is ``None`` for a verb that has verbs of its own.
 
-        ``usage`` is what stands after the verb, without the shared options.
+        ``usage`` is what stands after the verb, without the shared options; ``details`` are the
+        lines of its help that follow the summary.
         """
         lines = ["examples:", *(f"  {_as_call(example)}" for example in examples)]
         parser = self._parsers.add_parser(
             name,
             help=summary,
             usage=f"%(prog)s {usage} [options]".replace("  ", " "),
-            description=summary,
+            description=f"{summary}\n\n{details}" if details else summary,
             epilog="\n".join(lines) if examples else None,
             parents=[self._shared],
             aliases=list(aliases),

@@ -22,6 +22,7 @@ from persysctl.node_operations import NodeOperations
 from persysctl.recovery import Recovery
 from persysctl.settings import ServerSettings, TlsFiles
 from persysctl.status_details import field_violations
+from persysctl.volume_operations import VolumeOperations
 
 __all__ = ["DEFAULT_DEADLINE_SECONDS", "Client"]
 
@@ -49,6 +50,8 @@ class Client:
         """What an operator does to nodes."""
         self.recovery = Recovery(self._stub, self._ask)
         """The ways out of recovery."""
+        self.volumes = VolumeOperations(self._stub, self._ask)
+        """Volumes, and what an operator answers for."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -77,9 +80,9 @@ class Client:
         request = pb.DeleteWorkloadRequest(workload_id=workload_id, force=force)
         return await self._ask(self._stub.DeleteWorkload, request)
 
-    async def retry(self, workload_id: str) -> pb.RetryWorkloadResponse:
+    async def retry(self, workload_id: str, *, discard_local: bool) -> pb.RetryWorkloadResponse:
         """Forget old failures and try again now."""
-        request = pb.RetryWorkloadRequest(workload_id=workload_id)
+        request = pb.RetryWorkloadRequest(workload_id=workload_id, discard_local=discard_local)
         return await self._ask(self._stub.RetryWorkload, request)
 
     async def workload(self, workload_id: str) -> pb.GetWorkloadResponse:

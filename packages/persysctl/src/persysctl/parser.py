@@ -26,6 +26,7 @@ from persysctl.commands import (
     stop,
     summary,
     version,
+    volume,
 )
 from persysctl.commands import (
     list as list_,
@@ -55,7 +56,7 @@ Manifests are described in docs/manifests.md. NO_COLOR turns colours off.
 """
 _VERBS = (
     apply, plan, diff, get, list_, describe, explain, events, summary, start, stop, retry, delete,
-    node, drift, import_, acknowledge, version,
+    node, volume, drift, import_, acknowledge, version,
 )  # fmt: skip
 
 

@@ -69,6 +69,7 @@ class FleetOptions:
     memory_mb: int = 65_536
     disk_gb: int = 200
     workload_types: tuple[WorkloadType, ...] = _DEFAULT_TYPES
+    storage_drivers: frozenset[str] = frozenset({"local"})
     labels: Mapping[str, str] = field(default_factory=dict)
     latency: float = 1.0
     failure_rate: float = 0.0
@@ -294,6 +295,7 @@ class SimulatedFleet:
             memory_mb=options.memory_mb,
             storage_pools=(StoragePool("root", "local", options.disk_gb),),
             workload_types=frozenset(options.workload_types),
+            storage_drivers=options.storage_drivers,
             labels=options.labels,
             version=_VERSION if ours else "",
             boot_salt=f"{secrets.token_hex(8)}-",

@@ -13,7 +13,7 @@ from persys_core.control.answers import (
     RegisterAnswer,
 )
 from persys_core.control.requests import ApplyWorkload, Heartbeat, RegisterNode
-from persys_core.model.ids import WorkloadId
+from persys_core.model.ids import NodeId, WorkloadId
 
 __all__ = ["Admission"]
 
@@ -41,6 +41,8 @@ class Admission:
         """Begin a deletion."""
         return await self._workloads.delete(workload_id, force=force)
 
-    async def retry_workload(self, workload_id: WorkloadId, *, discard_local: bool = False) -> None:
+    async def retry_workload(
+        self, workload_id: WorkloadId, *, discard_local: bool = False
+    ) -> NodeId:
         """Forget old failures and try again now."""
-        await self._workloads.retry(workload_id, discard_local=discard_local)
+        return await self._workloads.retry(workload_id, discard_local=discard_local)

@@ -72,7 +72,7 @@ class WorkloadAdmission:
             self._publish(EventType.WORKLOAD_DELETED, workload_id, "deleted by request")
         return answer
 
-    async def retry(self, workload_id: WorkloadId, *, discard_local: bool = False) -> None:
+    async def retry(self, workload_id: WorkloadId, *, discard_local: bool = False) -> NodeId:
         """Forget old failures; see ``AdmissionApi.retry_workload``."""
         self._require_writable()
         await self._reads.through(
@@ -83,6 +83,7 @@ class WorkloadAdmission:
         )
         why = f"retry requested, its local data on {left} given up" if left else "retry requested"
         self._publish(EventType.RETRY_TRIGGERED, workload_id, why)
+        return left
 
     # Deciding
 

@@ -78,11 +78,14 @@ class AdmissionApi(Protocol):
         """Begin a deletion; ``force`` also drops what a dead node still owes."""
         ...
 
-    async def retry_workload(self, workload_id: WorkloadId, *, discard_local: bool = False) -> None:
+    async def retry_workload(
+        self, workload_id: WorkloadId, *, discard_local: bool = False
+    ) -> NodeId:
         """Forget old failures and try again now; NotFoundError.
 
         ``discard_local`` also gives up the local data that ties it to a node, so that it may start
-        elsewhere without; RefusedError where there is none, or where that node is in service.
+        elsewhere without; RefusedError where there is none, or where that node is in service. The
+        node whose data was given up is answered, or nothing.
         """
         ...
 

@@ -43,11 +43,18 @@ async def _workload(context: Context, workload_id: str) -> ExitCode:
     view = response.workload
     explanation = await _explanation(context, view)
     events = await _events(context, pb.ListEventsRequest(workload_id=workload_id, limit=_EVENTS))
-    value = plain(view) | {"events": listing(events, "events")["items"]}
+    volumes = await _volumes(context, workload_id)
+    value = plain(view) | {
+        "events": listing(events, "events")["items"],
+        "volumes": listing(volumes, "volumes")["items"],
+    }
     if explanation is not None:
         value["explanation"] = plain(explanation)
     context.output.show(
-        value, lambda: workload_description(view, explanation, events.events, context.now())
+        value,
+        lambda: workload_description(
+            view, explanation, volumes.volumes, events.events, context.now()
+        ),
     )
     return ExitCode.DONE
 
@@ -61,6 +68,15 @@ async def _explanation(context: Context, view: pb.WorkloadView) -> pb.Explanatio
             return view.explanation
         context.output.terminal.note(f"no explanation: {error}")
         return None
+
+
+async def _volumes(context: Context, workload_id: str) -> pb.ListVolumesResponse:
+    """Its managed volumes; an older scheduler keeps none."""
+    try:
+        return await context.client.volumes.list(workload_id=workload_id)
+    except RefusedError as error:
+        context.output.terminal.note(f"no volumes: {error}")
+        return pb.ListVolumesResponse()
 
 
 async def _node(context: Context, node_id: str) -> ExitCode:

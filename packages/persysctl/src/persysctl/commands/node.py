@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from persysctl.arguments import Verbs
-from persysctl.commands import node_drain, node_marks, node_remove, node_status
+from persysctl.commands import node_drain, node_fence, node_marks, node_remove, node_status
 from persysctl.commands.node_answers import show_answer
 from persysctl.context import Context
 from persysctl.exit_codes import ExitCode
@@ -18,7 +18,7 @@ def add(verbs: Verbs) -> None:
     parser = verbs.add(
         "node",
         "Take a node out of service and back, taint it, label it.",
-        usage="status|cordon|uncordon|drain|undrain|taint|untaint|label|remove ID …",
+        usage="status|cordon|uncordon|drain|undrain|taint|untaint|label|fence|remove ID …",
         examples=[
             "node status n1",
             "node drain n1 --reason 'new disk' --wait --timeout 10m",
@@ -32,6 +32,7 @@ def add(verbs: Verbs) -> None:
     _add_cordons(below)
     node_drain.add(below)
     node_marks.add(below)
+    node_fence.add(below)
     node_remove.add(below)
 
 

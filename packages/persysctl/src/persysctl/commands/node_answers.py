@@ -22,6 +22,7 @@ NodeAnswer: TypeAlias = (
     | pb.SetNodeLabelResponse
     | pb.DeleteNodeLabelResponse
     | pb.RemoveNodeResponse
+    | pb.FenceNodeResponse
 )
 
 

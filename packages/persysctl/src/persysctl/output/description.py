@@ -14,6 +14,7 @@ from rich.text import Text
 from persys_proto.control.v1 import control_pb2 as pb
 from persysctl.output import tables, words
 from persysctl.output.explanation import explanation_tables
+from persysctl.output.volumes import volumes_table
 from persysctl.output.words import NOTHING
 
 __all__ = ["node_description", "workload_description"]
@@ -24,11 +25,14 @@ _MIB = 1024 * 1024
 def workload_description(
     view: pb.WorkloadView,
     explanation: pb.Explanation | None,
+    volumes: Sequence[pb.VolumeView],
     events: Sequence[pb.SchedulerEventView],
     now: datetime,
 ) -> Iterator[RenderableType]:
-    """The record, why it is so, and what happened to it."""
+    """The record, its volumes, why it is so, and what happened to it."""
     yield tables.pairs_table(_filled(_workload_pairs(view, now)))
+    if volumes:
+        yield from _titled("Volumes", volumes_table(volumes, now, wide=False))
     if explanation is not None:
         yield from _titled("Placement", explanation_tables(explanation, now, wide=True))
     yield from _titled("Events", tables.events(events, now))
@@ -96,6 +100,7 @@ def _node_pairs(view: pb.NodeView, now: datetime) -> Iterator[tuple[str, str | T
     yield "Set by", view.status_updated_by
     yield "Set at", words.instant(view, "status_updated_at", now)
     yield "Remarks", tables.remarks(view, taints=False)
+    yield "Fenced", words.instant(view, "fenced_at", now)
     yield "Heartbeat", words.instant(view, "last_heartbeat", now)
     yield "Address", view.grpc_endpoint
     yield "Types", ", ".join(view.supported_workload_types)

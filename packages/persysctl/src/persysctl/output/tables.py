@@ -22,14 +22,17 @@ _STYLES = {
     "Running": "green",
     "Ready": "green",
     "Completed": "green",
+    "Attached": "green",
     "Pending": "yellow",
     "Scheduled": "yellow",
     "Updating": "yellow",
     "RetryPending": "yellow",
     "Deleting": "yellow",
     "Draining": "yellow",
+    "Provisioning": "yellow",
     "Failed": "red",
     "NotReady": "red",
+    "Error": "red",
 }
 _EVENT_STYLES = {"EventsLost": "red", "WorkloadFailed": "red", "NodeLost": "red"}
 
@@ -151,7 +154,9 @@ def remarks(view: pb.NodeView, *, taints: bool) -> str:
     stand elsewhere, then trouble."""
     intent = [name for name in ("cordoned", "draining") if getattr(view, name)]
     reason = f" ({view.intent_reason})" if intent and view.intent_reason else ""
-    trouble = ["overcommitted"] if view.overcommitted else []
+    fence = f" ({view.fence_reason})" if view.fence_reason else ""
+    trouble = [f"fenced{fence}"] if view.fenced else []
+    trouble += ["overcommitted"] if view.overcommitted else []
     if view.status not in ("Ready", "") and view.status_reason and not intent:
         trouble.append(view.status_reason)
     marks = [f"taint {taint(each)}" for each in view.taints] if taints else []

@@ -566,13 +566,21 @@ class RetryWorkloadRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     WORKLOAD_ID_FIELD_NUMBER: builtins.int
+    DISCARD_LOCAL_FIELD_NUMBER: builtins.int
     workload_id: builtins.str
+    discard_local: builtins.bool
+    """Also give up the local data that ties the workload to a node, so that it may
+    start on another one without. The scheduler refuses this unless that node is
+    lost or being drained; the old copy there is deleted like any other, and what
+    becomes of its data then is up to the agent.
+    """
     def __init__(
         self,
         *,
         workload_id: builtins.str = ...,
+        discard_local: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["workload_id", b"workload_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["discard_local", b"discard_local", "workload_id", b"workload_id"]) -> None: ...
 
 global___RetryWorkloadRequest = RetryWorkloadRequest
 
@@ -581,13 +589,17 @@ class RetryWorkloadResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     ACCEPTED_FIELD_NUMBER: builtins.int
+    MESSAGE_FIELD_NUMBER: builtins.int
     accepted: builtins.bool
+    message: builtins.str
+    """Why it was not accepted, or what was given up with it. For display."""
     def __init__(
         self,
         *,
         accepted: builtins.bool = ...,
+        message: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["accepted", b"accepted"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["accepted", b"accepted", "message", b"message"]) -> None: ...
 
 global___RetryWorkloadResponse = RetryWorkloadResponse
 
@@ -1184,6 +1196,9 @@ class NodeView(google.protobuf.message.Message):
     CAPACITY_FIELD_NUMBER: builtins.int
     OVERCOMMITTED_FIELD_NUMBER: builtins.int
     RESERVED_FIELD_NUMBER: builtins.int
+    FENCED_FIELD_NUMBER: builtins.int
+    FENCE_REASON_FIELD_NUMBER: builtins.int
+    FENCED_AT_FIELD_NUMBER: builtins.int
     node_id: builtins.str
     status: builtins.str
     status_reason: builtins.str
@@ -1204,6 +1219,13 @@ class NodeView(google.protobuf.message.Message):
     """More is allocated than can be placed. The scheduler adds nothing and takes
     nothing away; an operator should look.
     """
+    fenced: builtins.bool
+    """An operator vouched that nothing on this silent node can write any more, so
+    that its exclusive volumes may move. The scheduler ends this by itself as
+    soon as the node is heard again.
+    """
+    fence_reason: builtins.str
+    """How it was cut off, in the operator's words, and when that was recorded."""
     @property
     def status_updated_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
@@ -1228,6 +1250,8 @@ class NodeView(google.protobuf.message.Message):
     def reserved(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ResourceAmount]:
         """What the host keeps for itself, as its agent reported it."""
 
+    @property
+    def fenced_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     def __init__(
         self,
         *,
@@ -1252,9 +1276,12 @@ class NodeView(google.protobuf.message.Message):
         capacity: collections.abc.Iterable[global___ResourceAmount] | None = ...,
         overcommitted: builtins.bool = ...,
         reserved: collections.abc.Iterable[global___ResourceAmount] | None = ...,
+        fenced: builtins.bool = ...,
+        fence_reason: builtins.str = ...,
+        fenced_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["last_heartbeat", b"last_heartbeat", "status_updated_at", b"status_updated_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["allocated", b"allocated", "available_cpu_cores", b"available_cpu_cores", "available_memory_mb", b"available_memory_mb", "capacity", b"capacity", "cordoned", b"cordoned", "draining", b"draining", "grpc_endpoint", b"grpc_endpoint", "intent_reason", b"intent_reason", "labels", b"labels", "last_heartbeat", b"last_heartbeat", "node_id", b"node_id", "overcommitted", b"overcommitted", "reserved", b"reserved", "status", b"status", "status_reason", b"status_reason", "status_updated_at", b"status_updated_at", "status_updated_by", b"status_updated_by", "supported_workload_types", b"supported_workload_types", "taints", b"taints", "total_cpu_cores", b"total_cpu_cores", "total_memory_mb", b"total_memory_mb"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["fenced_at", b"fenced_at", "last_heartbeat", b"last_heartbeat", "status_updated_at", b"status_updated_at"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["allocated", b"allocated", "available_cpu_cores", b"available_cpu_cores", "available_memory_mb", b"available_memory_mb", "capacity", b"capacity", "cordoned", b"cordoned", "draining", b"draining", "fence_reason", b"fence_reason", "fenced", b"fenced", "fenced_at", b"fenced_at", "grpc_endpoint", b"grpc_endpoint", "intent_reason", b"intent_reason", "labels", b"labels", "last_heartbeat", b"last_heartbeat", "node_id", b"node_id", "overcommitted", b"overcommitted", "reserved", b"reserved", "status", b"status", "status_reason", b"status_reason", "status_updated_at", b"status_updated_at", "status_updated_by", b"status_updated_by", "supported_workload_types", b"supported_workload_types", "taints", b"taints", "total_cpu_cores", b"total_cpu_cores", "total_memory_mb", b"total_memory_mb"]) -> None: ...
 
 global___NodeView = NodeView
 
@@ -3386,6 +3413,7 @@ class ListVolumesRequest(google.protobuf.message.Message):
     """Filters; empty ones match everything."""
     workload_id: builtins.str
     phase: builtins.str
+    """As in DiskView, in any case."""
     min_revision: builtins.int
     """As in ListNodesRequest."""
     def __init__(
@@ -3499,6 +3527,7 @@ class ReleaseVolumeRequest(google.protobuf.message.Message):
     FORCE_FIELD_NUMBER: builtins.int
     volume_id: builtins.str
     reason: builtins.str
+    """Required with force: it is kept in the audit event."""
     force: builtins.bool
     """Release it although something refers to it. The caller answers for writers
     that may still hold it.

@@ -457,6 +457,7 @@ class AgentControlServicer(object):
     def FenceNode(self, request, context):
         """Records that an operator made sure the node cannot write to its volumes any
         more. The caller must have done so: volumes move on the strength of this.
+        Refused while the node still beats; over as soon as it is heard again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -486,7 +487,8 @@ class AgentControlServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ReleaseVolume(self, request, context):
-        """Gives up the record of a volume that nothing uses. Data is left untouched.
+        """Gives up the record of a volume that nothing uses, or with force the claim on
+        one that something uses. Data is left untouched.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

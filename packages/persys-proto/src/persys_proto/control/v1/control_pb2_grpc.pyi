@@ -223,6 +223,7 @@ class AgentControlStub:
     ]
     """Records that an operator made sure the node cannot write to its volumes any
     more. The caller must have done so: volumes move on the strength of this.
+    Refused while the node still beats; over as soon as it is heard again.
     """
 
     ImportFromAgents: grpc.UnaryUnaryMultiCallable[
@@ -251,7 +252,9 @@ class AgentControlStub:
         persys_proto.control.v1.control_pb2.ReleaseVolumeRequest,
         persys_proto.control.v1.control_pb2.ReleaseVolumeResponse,
     ]
-    """Gives up the record of a volume that nothing uses. Data is left untouched."""
+    """Gives up the record of a volume that nothing uses, or with force the claim on
+    one that something uses. Data is left untouched.
+    """
 
     GetDrainProgress: grpc.UnaryUnaryMultiCallable[
         persys_proto.control.v1.control_pb2.GetDrainProgressRequest,
@@ -468,6 +471,7 @@ class AgentControlAsyncStub:
     ]
     """Records that an operator made sure the node cannot write to its volumes any
     more. The caller must have done so: volumes move on the strength of this.
+    Refused while the node still beats; over as soon as it is heard again.
     """
 
     ImportFromAgents: grpc.aio.UnaryUnaryMultiCallable[
@@ -496,7 +500,9 @@ class AgentControlAsyncStub:
         persys_proto.control.v1.control_pb2.ReleaseVolumeRequest,
         persys_proto.control.v1.control_pb2.ReleaseVolumeResponse,
     ]
-    """Gives up the record of a volume that nothing uses. Data is left untouched."""
+    """Gives up the record of a volume that nothing uses, or with force the claim on
+    one that something uses. Data is left untouched.
+    """
 
     GetDrainProgress: grpc.aio.UnaryUnaryMultiCallable[
         persys_proto.control.v1.control_pb2.GetDrainProgressRequest,
@@ -749,6 +755,7 @@ class AgentControlServicer:
     ) -> typing.Union[persys_proto.control.v1.control_pb2.FenceNodeResponse, collections.abc.Awaitable[persys_proto.control.v1.control_pb2.FenceNodeResponse]]:
         """Records that an operator made sure the node cannot write to its volumes any
         more. The caller must have done so: volumes move on the strength of this.
+        Refused while the node still beats; over as soon as it is heard again.
         """
 
     def ImportFromAgents(
@@ -781,7 +788,9 @@ class AgentControlServicer:
         request: persys_proto.control.v1.control_pb2.ReleaseVolumeRequest,
         context: _ServicerContext,
     ) -> typing.Union[persys_proto.control.v1.control_pb2.ReleaseVolumeResponse, collections.abc.Awaitable[persys_proto.control.v1.control_pb2.ReleaseVolumeResponse]]:
-        """Gives up the record of a volume that nothing uses. Data is left untouched."""
+        """Gives up the record of a volume that nothing uses, or with force the claim on
+        one that something uses. Data is left untouched.
+        """
 
     def GetDrainProgress(
         self,

@@ -16,7 +16,7 @@ _MILLICORES = 1000
 
 def node_view(view: NodeView) -> pb.NodeView:
     """One node: liveness, operator intent, ledger and capacity side by side."""
-    node, intent = view.node, view.node.intent
+    node, intent, fence = view.node, view.node.intent, view.node.fence
     return pb.NodeView(
         node_id=node.id,
         status=str(view.status),
@@ -42,6 +42,9 @@ def node_view(view: NodeView) -> pb.NodeView:
         capacity=amounts(node.capacity),
         overcommitted=view.overcommitted,
         reserved=amounts(node.reserved),
+        fenced=fence is not None,
+        fence_reason=fence.reason if fence else "",
+        fenced_at=timestamp(fence.at if fence else None),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from persys_core.control.answers import ApplyAnswer, Freshness, WorkloadView
 from persys_core.model.event import capped
+from persys_core.model.ids import NodeId
 from persys_core.model.secrets import scrubbed
 from persys_core.model.spec import secret_values
 from persys_core.model.usage import WorkloadUsage
@@ -15,7 +16,13 @@ from persys_server.grpc.mapping.explanation_out import explanation
 from persys_server.grpc.mapping.nodes_out import amounts
 from persys_server.grpc.mapping.times import timestamp
 
-__all__ = ["apply_response", "workload_list", "workload_response", "workload_view"]
+__all__ = [
+    "apply_response",
+    "retry_response",
+    "workload_list",
+    "workload_response",
+    "workload_view",
+]
 
 
 def workload_view(view: WorkloadView) -> pb.WorkloadView:
@@ -70,6 +77,14 @@ def apply_response(answer: ApplyAnswer) -> pb.ApplyWorkloadResponse:
         revision_id=answer.revision_id,
         explanation=explanation(answer.explanation) if answer.explanation else None,
     )
+
+
+def retry_response(left: NodeId) -> pb.RetryWorkloadResponse:
+    """The answer to an accepted RetryWorkload; ``left``: the node whose local data was given up."""
+    lost = (
+        f"its local data on {left} is given up, so it may start elsewhere without" if left else ""
+    )
+    return pb.RetryWorkloadResponse(accepted=True, message=lost)
 
 
 def _failure(view: WorkloadView, secrets: frozenset[str]) -> str:

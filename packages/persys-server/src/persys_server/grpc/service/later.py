@@ -30,10 +30,6 @@ LATER: Mapping[str, str] = {
     "DeleteBucket": _BUCKETS,
     "GetBucketAccess": _BUCKETS,
     "ListBucketObjects": _BUCKETS,
-    "FenceNode": "will let exclusive volumes move away from a node; this release never moves them",
-    "ListVolumes": "will show volumes and who holds them; until then GetWorkload shows a"
-    " workload's state",
-    "ReleaseVolume": "will give up the record of an unused volume; this release keeps none",
 }
 
 

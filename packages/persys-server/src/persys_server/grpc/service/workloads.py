@@ -17,7 +17,7 @@ from persys_server.grpc.context import Context
 from persys_server.grpc.mapping import workloads_in
 from persys_server.grpc.mapping.explanation_out import explanation
 from persys_server.grpc.mapping.plans_out import plan_response
-from persys_server.grpc.mapping.workloads_out import apply_response
+from persys_server.grpc.mapping.workloads_out import apply_response, retry_response
 from persys_server.grpc.service.waiting import caught_up
 from persys_server.observability.logging import request_secrets
 
@@ -76,10 +76,12 @@ class WorkloadRpcs(control_pb2_grpc.AgentControlServicer):
         """Forget old failures and try again now."""
         workload_id = workloads_in.named_workload(request.workload_id)
         try:
-            await self.admission.retry_workload(workload_id)
-        except (NotFoundError, RefusedError):
-            return pb.RetryWorkloadResponse(accepted=False)
-        return pb.RetryWorkloadResponse(accepted=True)
+            left = await self.admission.retry_workload(
+                workload_id, discard_local=request.discard_local
+            )
+        except (NotFoundError, RefusedError) as error:
+            return pb.RetryWorkloadResponse(accepted=False, message=str(error))
+        return retry_response(left)
 
     async def ExplainWorkload(
         self, request: pb.ExplainWorkloadRequest, context: Context
