@@ -160,6 +160,12 @@ def sim(session: nox.Session) -> None:
 
 
 @nox.session
+def proofs(session: nox.Session) -> None:
+    """What takes too long for the tests, at full size; fails where anything does not hold."""
+    run_module(session, "-m", "proofs", *session.posargs)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """The benchmarks, as lines of `name value unit`."""
     run_module(session, "-m", "benchmarks", *session.posargs)

@@ -50,6 +50,11 @@ PHRASES: dict[type, dict[str, str | tuple[str, str]]] = {
             "nobody else writes to its volumes",
         ),
         "poll_due": ("an open call is to be asked about", "no open call is to be asked about"),
+        "starting": ("it is just being started", "it is not just being started"),
+        "ended_early": (
+            "it stopped by itself too soon, or never ran in its time",
+            "it did not stop by itself too soon",
+        ),
     },
     Facts: {
         "type": "the drift is",

@@ -50,7 +50,8 @@ async def test_plan_diff_and_apply_exactly(tmp_path: Path) -> None:
         assert "secret" not in diff.out
         refused = await ctl(running.address, *apply)
         assert refused.code == 1
-        assert "was expected not stored, but its record is at revision" in refused.err
+        assert ': stale plan: workload "web" was not stored when' in refused.err
+        assert "INVALID_SPEC" not in refused.err
 
 
 @pytest.mark.asyncio

@@ -11,6 +11,7 @@ from attrs import evolve
 from persys_core.control.config import SchedulerConfig
 from persys_core.control.requests import DrainNode, NodeIntentChange
 from persys_core.model.drift import DriftRecord, DriftType, OrphanPolicy
+from persys_core.model.errors import NotFoundError
 from persys_core.model.event import Event
 from persys_core.model.ids import NodeId
 from persys_core.model.states import DesiredState, RestartPolicy
@@ -143,10 +144,13 @@ async def test_an_orphan_is_reported_until_it_is_gone(
         assert driver.calls("delete") == 0
         queries = driver.cluster.api().queries
         assert (await queries.list_drifts())[0] == [record]
-        assert (await queries.list_drifts(node_id="n2"))[0] == []
+        with pytest.raises(NotFoundError, match='node "n2" not found'):
+            await queries.list_drifts(node_id="n2")
+        assert (await queries.list_drifts(node_id="n1"))[0] == [record]
         _remove(driver, "n1", "ghost")
         await driver.wait(minutes=2)
         assert _records(driver) == []
+        assert (await queries.list_drifts(node_id="n1"))[0] == []
         assert len(await _told(driver)) == 1
 
 

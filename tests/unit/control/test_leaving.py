@@ -13,14 +13,17 @@ from persys_core.control.requests import (
 )
 from persys_core.model.errors import NotFoundError, RefusedError
 from persys_core.model.spec import ManagedVolume
-from persys_core.model.states import NodeStatus, TaintEffect
+from persys_core.model.states import DesiredState, NodeStatus, TaintEffect
 from persys_core.ports.cluster_store import Kind
+from persys_core.sim.agent_behaviour import Behaviour, FaultPlan
 from persys_core.sim.agent_settings import Latency
 from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
 from tests.builders import Driver, container, machine, running_cluster
 
 LOCAL = {"persys.scheduling.persistence_class": "node-local"}
+EXCLUSIVE = ManagedVolume("v", "ceph-rbd", 1, "ReadWriteOnce", mount_path="/v")
+BOTH_DRIVERS = frozenset({"local", "ceph-rbd"})
 SYSTEM = {"persys.scheduling.node_system": "true"}
 
 
@@ -123,6 +126,59 @@ async def test_drain_names_its_blockers_until_the_deadline(clock: VirtualClock) 
 
 
 @virtual_time()
+async def test_what_a_deadline_stopped_is_counted_apart(clock: VirtualClock) -> None:
+    """It has not moved; once a node takes it, it has."""
+    async with running_cluster(clock, machine("n1", cpu=8000)) as driver:
+        await _running_on(driver, "n1", a=container(), b=container(cpu=5000))
+        driver.cluster.add_machine(machine("n2", cpu=4000))
+        await driver.wait(seconds=5)
+        nodes = driver.cluster.api().nodes
+        await nodes.drain(_drain(seconds=30, force=True))
+        await driver.wait(minutes=1)
+        progress = await nodes.progress("n1")
+        assert (progress.moved, progress.stopped, progress.remaining) == (1, 1, 0)
+        driver.cluster.add_machine(machine("n3", cpu=8000))
+        await driver.wait(seconds=30)
+        progress = await nodes.progress("n1")
+        assert (progress.moved, progress.stopped, progress.remaining) == (2, 0, 0)
+
+
+@virtual_time()
+async def test_a_second_drain_names_the_order_that_it_replaces(clock: VirtualClock) -> None:
+    """The answer has the wish that no longer holds; a first drain replaces nothing."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        nodes = driver.cluster.api().nodes
+        assert (await nodes.drain(_drain(seconds=60, force=True))).replaced is None
+        view = await nodes.drain(_drain())
+        assert view.replaced is not None
+        assert view.replaced.drain is not None
+        assert view.replaced.drain.force
+        assert view.node.intent.drain is not None
+        assert view.node.intent.drain.deadline_at is None
+
+
+@pytest.mark.parametrize("force", [True, False])
+@virtual_time()
+async def test_an_old_copy_goes_at_the_deadline_of_a_forced_drain(
+    clock: VirtualClock, *, force: bool
+) -> None:
+    """Its replacement never gets healthy: with force the deadline ends it all the same, at once;
+    without, it is kept for as long as it takes."""
+    broken = FaultPlan(workloads={"w": Behaviour(create_error="read timed out")})
+    async with running_cluster(clock, machine("n1")) as driver:
+        await _running_on(driver, "n1", w=container())
+        driver.cluster.add_machine(machine("n2"), broken)
+        await driver.wait(seconds=5)
+        await driver.cluster.api().nodes.drain(_drain(seconds=30, force=force))
+        await driver.wait(seconds=29)
+        assert _running(driver) == ["w"]
+        await driver.wait(seconds=10)
+        assert _running(driver) == ([] if force else ["w"])
+        progress = await driver.cluster.api().nodes.progress("n1")
+        assert progress.moving == (0 if force else 1)
+
+
+@virtual_time()
 async def test_drain_survives_beats_registrations_and_restarts(clock: VirtualClock) -> None:
     """D01: only undrain ends a drain; then the node takes work again."""
     async with running_cluster(clock, machine("n1")) as driver:
@@ -160,11 +216,9 @@ async def test_local_data_stays_on_a_drained_node(clock: VirtualClock) -> None:
 @virtual_time()
 async def test_exclusive_volume_stops_first(clock: VirtualClock) -> None:
     """Two copies never write to one exclusive volume: the new one starts after the old is gone."""
-    volume = ManagedVolume("v", "ceph-rbd", 1, "ReadWriteOnce", mount_path="/v")
-    driver_set = frozenset({"local", "ceph-rbd"})
-    nodes = [evolve(machine(name), storage_drivers=driver_set) for name in ("n1", "n2")]
+    nodes = [evolve(machine(name), storage_drivers=BOTH_DRIVERS) for name in ("n1", "n2")]
     async with running_cluster(clock, nodes[0]) as driver:
-        await _running_on(driver, "n1", w=container(volumes=(volume,)))
+        await _running_on(driver, "n1", w=container(volumes=(EXCLUSIVE,)))
         driver.cluster.add_machine(nodes[1])
         await driver.wait(seconds=5)
         await driver.cluster.api().nodes.drain(_drain())
@@ -250,22 +304,72 @@ async def test_delete_of_a_moving_workload_ends_both_copies(clock: VirtualClock)
         assert not driver.cluster.api().view.all(Kind.WORKLOAD)
 
 
+@pytest.mark.parametrize("volumes", [(), (EXCLUSIVE,)], ids=["start-first", "stop-first"])
 @virtual_time()
-async def test_twenty_nodes_drained_one_after_another(clock: VirtualClock) -> None:
-    """Under load, drained one after another: nothing lost, nothing twice at rest, and no workload
-    without a healthy copy for longer than its move needs."""
-    machines = [machine(f"n{number:02}", cpu=8000) for number in range(20)]
-    async with running_cluster(clock, *machines) as driver:
-        names = [f"w{number:02}" for number in range(60)]
-        for name in names:
-            await driver.apply(name, container(cpu=1000))
-        await driver.wait(seconds=40)
-        nodes = driver.cluster.api().nodes
-        for settings in machines:
-            await nodes.drain(_drain(settings.node_id))
-            for _ in range(40):
-                await driver.wait(seconds=1)
-                assert set(_running(driver)) == set(names)
-            assert (await nodes.progress(settings.node_id)).remaining == 0
-            await nodes.undrain(NodeIntentChange(settings.node_id))
-        assert _running(driver) == names
+async def test_what_is_just_starting_is_seen_through_first(
+    clock: VirtualClock, volumes: tuple[ManagedVolume, ...]
+) -> None:
+    """A drain in the middle of a start moves it once it runs: it has started in one place when it
+    starts in the other, and is without a copy no longer than any other."""
+    nodes = [evolve(machine(name), storage_drivers=BOTH_DRIVERS) for name in ("n1", "n2")]
+    async with running_cluster(clock, evolve(nodes[0], create=Latency.of(8))) as driver:
+        await driver.apply("w", container(volumes=volumes))
+        await driver.wait(seconds=2)
+        driver.cluster.add_machine(nodes[1])
+        await driver.wait(seconds=3)
+        await driver.cluster.api().nodes.drain(_drain())
+        await driver.wait(seconds=2)
+        assert await driver.node_of("w") == "n1"
+        assert driver.calls("apply", node_id="n2") == 0
+        await driver.wait(minutes=1)
+        assert await driver.node_of("w") == "n2"
+        assert _running(driver) == ["w"]
+        starts = [
+            model.settings.node_id
+            for model in driver.cluster.machines
+            for entry in model.journal.entries
+            if entry.what == "started"
+        ]
+        assert starts == ["n1", "n2"]
+
+
+@virtual_time()
+async def test_what_does_not_come_to_run_holds_up_no_drain(clock: VirtualClock) -> None:
+    """Its time to start is all that it is given."""
+    stuck = FaultPlan(workloads={"w": Behaviour(slow=True)})
+    async with running_cluster(clock, machine("n1"), plan=stuck) as driver:
+        await driver.apply("w", container())
+        await driver.wait(seconds=5)
+        driver.cluster.add_machine(machine("n2"))
+        await driver.wait(seconds=5)
+        await driver.cluster.api().nodes.drain(_drain())
+        await driver.wait(seconds=60)
+        assert await driver.node_of("w") == "n2"
+
+
+@pytest.mark.parametrize("verb", ["delete", "stop"])
+@virtual_time()
+async def test_a_node_is_not_empty_before_what_ends_there_has_ended(
+    clock: VirtualClock, verb: str
+) -> None:
+    """What is being deleted or stopped needs no other place, and runs all the same until it is
+    gone; once it is, nothing is left to wait for."""
+    slow = evolve(machine("n1"), delete=Latency.of(6), stop=Latency.of(6))
+    async with running_cluster(clock, slow) as driver:
+        await _running_on(driver, "n1", w=container())
+        api = driver.cluster.api()
+        if verb == "delete":
+            await api.admission.delete_workload("w", force=False)
+        else:
+            await driver.desire("w", DesiredState.STOPPED)
+        await api.nodes.drain(_drain())
+        await driver.wait(seconds=4)
+        assert _running(driver) == ["w"]
+        progress = await api.nodes.progress("n1")
+        assert (progress.remaining, progress.moving) == (0, 1)
+        assert not await driver.events("NodeDrained")
+        await driver.wait(seconds=20)
+        assert _running(driver) == []
+        progress = await api.nodes.progress("n1")
+        assert (progress.remaining, progress.moving) == (0, 0)
+        assert len(await driver.events("NodeDrained")) == 1

@@ -149,7 +149,7 @@ async def test_a_plan_is_applied_exactly_or_not_at_all(clock: VirtualClock) -> N
         admission = driver.cluster.api().admission
         first = await plan(driver, wish("w"))
         await admission.apply_workload(expecting(first.expected_revision))
-        with pytest.raises(RefusedError, match=r'"w" was expected not stored, but its record is'):
+        with pytest.raises(RefusedError, match=r'stale plan: workload "w" was not stored when'):
             await admission.apply_workload(expecting(0))
         second = await plan(driver, wish("w", container("b")))
         await driver.apply("w", container("c"))
@@ -158,10 +158,10 @@ async def test_a_plan_is_applied_exactly_or_not_at_all(clock: VirtualClock) -> N
         assert record is not None
         with pytest.raises(RefusedError) as refused:
             await admission.apply_workload(expecting(second.expected_revision, spec=container("b")))
-        assert f"expected at revision {second.expected_revision}" in str(refused.value)
-        assert f"is at revision {record.revision};" in str(refused.value)
+        assert f"was at revision {second.expected_revision} when" in str(refused.value)
+        assert f"is at revision {record.revision} now;" in str(refused.value)
         assert driver.cluster.backend.revision == stored
-        with pytest.raises(RefusedError, match="it is not stored"):
+        with pytest.raises(RefusedError, match="and is not stored now"):
             await admission.apply_workload(expecting(7, "absent"))
 
 
@@ -220,3 +220,29 @@ async def test_secrets_are_masked_in_the_changes(clock: VirtualClock) -> None:
             ("spec.container.image", "nginx", "img-***"),
             ("spec.container.env[DB_PASSWORD]", "***", "***"),
         ]
+
+
+@virtual_time()
+async def test_a_changed_selector_says_that_it_moves_nothing(clock: VirtualClock) -> None:
+    """The plan and, after the apply, the explanation say where it stays, why that is odd, and what
+    would move it; a selector that the node matches says nothing."""
+    selector = "persys.scheduling.node_selector.disk"
+    settings = evolve(machine("n1"), labels={"disk": "hdd"})
+    async with running_cluster(clock, settings) as driver:
+        await driver.apply("w", container())
+        await driver.wait(seconds=20)
+        assert (await plan(driver, wish("w", container(metadata={selector: "hdd"})))).notes == ()
+        asked = container(metadata={selector: "ssd", "persys.scheduling.exclude_nodes": "n1"})
+        planned = await plan(driver, wish("w", asked))
+        stays = (
+            "stays on n1, which no longer matches selector disk=ssd and is one of the nodes that it"
+            " excludes"
+        )
+        move = "delete and apply it, or drain the node, to move it"
+        assert planned.notes == (f"{stays}; {move}",)
+        await driver.apply("w", asked)
+        await driver.wait(seconds=20)
+        explained = await driver.cluster.api().queries.explain("w")
+        assert explained.summary.endswith(f"; it {stays}")
+        assert explained.next_step.endswith(move)
+        assert await driver.status("w") == "Running"

@@ -6,6 +6,7 @@ import pytest
 
 from persys_core.control.requests import DrainNode, NodeIntentChange, RemoveNode
 from persys_core.model.errors import NotFoundError
+from persys_core.model.states import DesiredState
 from persys_core.ports.cluster_store import Key, Kind
 from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
@@ -69,6 +70,45 @@ async def test_work_of_a_node_removed_by_force_is_placed_elsewhere(clock: Virtua
         await driver.wait(seconds=30)
         assert (await driver.status("w"), await driver.node_of("w")) == ("Running", "n2")
         assert not driver.cluster.api().view.all(Kind.TOMBSTONE)
+
+
+@virtual_time()
+async def test_the_ledger_of_a_node_removed_by_force_goes_with_its_last_share(
+    clock: VirtualClock,
+) -> None:
+    """Whatever the node had, running, ended, resting or owed, leaves no empty ledger behind."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        for name, spec in (
+            ("runs", container()),
+            ("rests", container()),
+            ("job", container("job")),
+        ):
+            await driver.apply(name, spec)
+        await driver.wait(minutes=1)
+        await driver.desire("rests", DesiredState.STOPPED)
+        assert await driver.status("job") == "Completed"
+        await driver.wait(minutes=1)
+        driver.cluster.machines.kill("n1")
+        driver.cluster.add_machine(machine("n2"))
+        await driver.wait(minutes=4)
+        assert driver.cluster.api().view.buried_at("n1")
+        await driver.cluster.api().nodes.remove(_remove(force=True))
+        await driver.wait(minutes=1)
+        assert await driver.node_of("runs") == "n2"
+        assert driver.cluster.backend.read(Key.allocation("n1")) is None
+
+
+@virtual_time()
+async def test_only_ended_work_leaves_no_ledger_either(clock: VirtualClock) -> None:
+    """It holds no share, so nothing would ever write that ledger again."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        await driver.apply("job", container("job"))
+        await driver.wait(minutes=1)
+        assert await driver.status("job") == "Completed"
+        driver.cluster.machines.kill("n1")
+        await driver.cluster.api().nodes.remove(_remove(force=True))
+        await driver.wait(minutes=1)
+        assert driver.cluster.backend.read(Key.allocation("n1")) is None
 
 
 @virtual_time()

@@ -58,6 +58,7 @@ class FakeScheduler(control_pb2_grpc.AgentControlServicer):
     imported: pb.ImportFromAgentsResponse = field(default_factory=pb.ImportFromAgentsResponse)
     summary: pb.GetClusterSummaryResponse = field(default_factory=pb.GetClusterSummaryResponse)
     progress: dict[str, pb.GetDrainProgressResponse] = field(default_factory=dict)
+    replaced: str = ""
     refusals: dict[str, Refusal] = field(default_factory=dict)
     asked: list[Message] = field(default_factory=list)
     request_ids: list[str] = field(default_factory=list)
@@ -162,7 +163,10 @@ class FakeScheduler(control_pb2_grpc.AgentControlServicer):
         view.draining = True
         progress = self.progress.get(request.node_id, pb.GetDrainProgressResponse())
         return pb.DrainNodeResponse(
-            accepted=True, relocated_workloads=progress.remaining, node=view
+            accepted=True,
+            relocated_workloads=progress.remaining,
+            node=view,
+            replaced=self.replaced,
         )
 
     async def UndrainNode(
@@ -263,6 +267,8 @@ class FakeScheduler(control_pb2_grpc.AgentControlServicer):
         self, request: pb.ListDriftsRequest, context: Context
     ) -> pb.ListDriftsResponse:
         await self._enter(request, context)
+        if request.node_id and self.nodes:
+            await self._named(request.node_id, context)
         return pb.ListDriftsResponse(drifts=self.drifts, stale=self.stale)
 
     async def ImportFromAgents(

@@ -319,8 +319,9 @@ async def test_summary() -> None:
     """Each workload counts once; mode and leader are named."""
     fake = FakeScheduler(
         summary=pb.GetClusterSummaryResponse(
-            total_nodes=3,
+            total_nodes=5,
             ready_nodes=2,
+            draining_nodes=2,
             not_ready_nodes=1,
             total_workloads=3,
             workloads_by_status={"Running": 2, "Pending": 1},
@@ -333,7 +334,7 @@ async def test_summary() -> None:
     )
     assert (await ask(fake, "summary")).out.splitlines() == [
         "Mode         degraded (store away)",
-        "Nodes        3: 2 ready, 1 not ready",
+        "Nodes        5: 2 ready, 2 draining, 1 not ready",
         "Workloads    3: 1 Pending, 2 Running",
         "Answered by  s1 (leader)",
         "Leader       s1",

@@ -32,7 +32,7 @@ DRIFTS = [
 @pytest.mark.asyncio
 async def test_drifts_are_listed() -> None:
     """One line each, with what is done about it; the node narrows the question."""
-    fake = FakeScheduler(drifts=DRIFTS)
+    fake = FakeScheduler(drifts=DRIFTS, nodes={"n1": pb.NodeView(node_id="n1")})
     result = await ask(fake, "drift", "list", "--node", "n1")
     header, orphan, revision = result.out.splitlines()
     assert header.split() == [
@@ -42,6 +42,14 @@ async def test_drifts_are_listed() -> None:
     assert orphan.endswith("remove it")
     assert "a" * 24 not in revision
     assert fake.asked == [pb.ListDriftsRequest(node_id="n1")]
+
+
+@pytest.mark.asyncio
+async def test_a_node_that_is_not_there_is_an_error() -> None:
+    """*no drift* would say that all is well on it."""
+    fake = FakeScheduler(nodes={"n1": pb.NodeView(node_id="n1")})
+    result = await ask(fake, "drift", "list", "--node", "nope")
+    assert (result.code, result.out, result.err) == (1, "", "error: node 'nope' not found\n")
 
 
 @pytest.mark.asyncio

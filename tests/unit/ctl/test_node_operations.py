@@ -85,6 +85,51 @@ async def test_a_drain_is_waited_for() -> None:
 
 
 @pytest.mark.asyncio
+async def test_a_drain_says_what_it_replaces() -> None:
+    """A second order holds as a whole, so the terms of the first that are gone are told."""
+    fake = cluster(so_far(0, 1))
+    fake.replaced = 'no deadline, reason "disk"'
+    result = await ask(fake, "node", "drain", "n1", "--deadline", "5m")
+    assert result.out.splitlines()[:2] == [
+        "n1 is draining: 1 workload to move",
+        'this order replaces the earlier one (no deadline, reason "disk")',
+    ]
+
+
+@pytest.mark.asyncio
+async def test_what_was_stopped_is_not_what_moved() -> None:
+    """Neither in the last word nor on the way."""
+    fake = cluster(so_far(1, 2, stopped=1, force=True), so_far(1, 1, stopped=2, force=True))
+    result = await ask(fake, "node", "drain", "n1", "--wait", "--timeout", "200ms")
+    assert result.err.startswith("n1 is not empty after 0.2 s: 1 of 4 moved, 2 stopped\n")
+    fake = cluster(so_far(1, 0, stopped=2, force=True))
+    result = await ask(fake, "node", "drain", "n1", "--wait")
+    assert result.out.splitlines()[-1] == (
+        "n1 is empty: 1 workload moved, 2 stopped at the deadline without another place"
+    )
+    assert "Stopped    2 at the deadline" in (await ask(fake, "node", "status", "n1")).out
+
+
+@pytest.mark.asyncio
+async def test_orphans_on_an_empty_node_are_told() -> None:
+    """Empty of what the records know: what else runs there is named, and does not fail it."""
+    fake = cluster(so_far(2, 0))
+    fake.drifts = [
+        pb.DriftView(node_id="n1", workload_id="ghost", type="orphan_on_agent"),
+        pb.DriftView(node_id="n1", workload_id="w", type="state_mismatch"),
+    ]
+    result = await ask(fake, "node", "drain", "n1", "--wait")
+    assert (result.code, result.err) == (
+        ExitCode.DONE,
+        "1 workload that no record assigns to n1 still runs there: persysctl drift list --node"
+        " n1\n",
+    )
+    fake.refusals["ListDrifts"] = Refusal(grpc.StatusCode.UNIMPLEMENTED)
+    result = await ask(fake, "node", "drain", "n1", "--wait")
+    assert (result.code, result.err) == (ExitCode.DONE, "")
+
+
+@pytest.mark.asyncio
 async def test_what_has_not_left_in_time_is_listed() -> None:
     """The time is over: exit code 2, each blocker with its reason, and what goes on."""
     fake = cluster(so_far(1, 2, blocked=[BIG]))
@@ -295,6 +340,15 @@ async def test_status_of_a_draining_node() -> None:
     value = json.loads((await ask(fake, "node", "status", "n1", "-o", "json")).out)
     assert value["drain"]["remaining"] == 1
     assert value["workloads"][0]["workloadId"] == "big"
+
+
+@pytest.mark.asyncio
+async def test_a_deadline_that_has_passed_says_since_when() -> None:
+    """*now* would be wrong for the rest of the drain."""
+    fake = cluster(so_far(0, 1, deadline_at=at(-12)))
+    fake.nodes["n1"].draining = True
+    result = await ask(fake, "node", "status", "n1")
+    assert "Deadline   passed 12s ago; what is left stays" in result.out
 
 
 @pytest.mark.asyncio

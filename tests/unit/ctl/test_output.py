@@ -41,6 +41,10 @@ def cluster() -> FakeScheduler:
                 grpc_endpoint="10.0.0.1:50051",
                 supported_workload_types=["container", "vm"],
                 labels={"disk": "ssd"},
+                taints=[
+                    pb.NodeTaint(key="gpu", value="a"),
+                    pb.NodeTaint(key="x", effect="NoExecute"),
+                ],
             ),
             "n2": pb.NodeView(
                 node_id="n2", status="NotReady", status_reason="lease ended", draining=True
@@ -66,7 +70,8 @@ async def test_the_table_of_nodes() -> None:
     result = await ask(cluster(), "list", "nodes")
     assert result.out == (
         "ID  STATUS    CPU FREE  MEMORY FREE      HEARTBEAT  REMARKS\n"
-        "n1  Ready     2.5 of 4  512 MB of 16 GB  3s\n"
+        "n1  Ready     2.5 of 4  512 MB of 16 GB  3s         taint gpu=a:NoSchedule, taint"
+        " x:NoExecute\n"
         "n2  NotReady  0 of 0    0 MB of 0 MB     -          draining\n"
     )
 

@@ -183,3 +183,24 @@ async def test_a_number_of_examples_that_is_none(given: str) -> None:
     result = await ask(fake, "plan", "-f", "-", f"--examples={given}", stdin=WEB)
     assert (result.code, fake.asked) == (ExitCode.USAGE_OR_CONNECTION, [])
     assert "is not a number from 0 to 9999" in result.err
+
+
+@pytest.mark.asyncio
+async def test_a_stale_plan_is_said_in_its_own_words() -> None:
+    """It is no wrong specification, so nothing of that stands before it."""
+    text = 'stale plan: workload "web" was at revision 41 when it was planned and is at revision 43'
+    fake = FakeScheduler(
+        apply_answers={"web": pb.ApplyWorkloadResponse(success=False, error_message=text)}
+    )
+    result = await ask(fake, "apply", "-f", "-", "--plan-revision=41", stdin=WEB)
+    assert result.code == ExitCode.FAILED
+    assert result.err.endswith(f"): {text}\n")
+
+
+@pytest.mark.asyncio
+async def test_what_an_apply_does_not_do_is_said() -> None:
+    """A note stands below the line of its workload."""
+    stays = "stays on n1, which no longer matches selector disk=ssd; drain n1 to move it"
+    fake = FakeScheduler(plans={"web": pb.PlanWorkloadResponse(outcome="Updated", notes=[stays])})
+    lines = (await ask(fake, "plan", "-f", "-", stdin=WEB)).out.splitlines()
+    assert lines == ["web would be updated (plan revision 0)", f"web {stays}"]

@@ -1,6 +1,7 @@
 """The table of remedies: total, each row reached, and nothing deleted when in doubt."""
 
 from itertools import product
+from pathlib import Path
 
 import pytest
 from attrs import evolve
@@ -92,3 +93,9 @@ def test_only_what_has_no_node_is_adopted() -> None:
             assert facts.kind is OrphanKind.STRAY
             assert facts.has_room
             assert facts.same_revision
+
+
+def test_every_action_is_explained_to_operators() -> None:
+    """The words of events, records and `drift list` are those of the operations manual."""
+    manual = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
+    assert [each for each in DriftAction if f"| `{each}` |" not in manual] == []

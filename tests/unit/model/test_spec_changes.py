@@ -113,3 +113,35 @@ def test_what_may_hold_secrets_differs_without_being_shown(
     assert change.field.endswith(field)
     assert SECRET not in repr(change)
     assert {change.old, change.new} <= {"***", ""}
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        (("app", "--token", SECRET, "-v"), '["app", "--token", "***", "-v"]'),
+        (("app", "--db-password", "x1", "--pass=ab12cd34"), '["app", "--db-password", "***", '
+         '"--pass=***"]'),
+        (("app", "-secret", SECRET, SECRET), '["app", "-secret", "***", "***"]'),
+        (("sh", "-c", f"a --token {SECRET} && b --api-key 'p q' -x 1"),
+         '["sh", "-c", "a --token *** && b --api-key \'***\' -x 1"]'),
+        (("app", "--use-token", "--verbose", "now"), '["app", "--use-token", "--verbose", "now"]'),
+        (("app", "--name", "web", "--keyboard", "us"), '["app", "--name", "web", "--keyboard", '
+         '"us"]'),
+    ],
+)  # fmt: skip
+def test_what_follows_a_secret_flag_is_masked(command: tuple[str, ...], shown: str) -> None:
+    """A04: as an argument of its own or inside a script; a flag that follows is no value."""
+    old, new = ContainerSpec("i"), ContainerSpec("i", command)
+    one, two = (WorkloadSpec(WorkloadType.CONTAINER, Resources(), body) for body in (old, new))
+    [change] = spec_changes(one, two)
+    assert (change.field, change.new) == ("spec.container.command", shown)
+    assert SECRET not in repr(two)
+    assert (SECRET in secret_values(two)) is (SECRET in repr(command))
+
+
+def test_a_changed_secret_argument_differs_without_being_shown() -> None:
+    """Both sides read alike, so that the client says that they differ."""
+    bodies = (ContainerSpec("i", ("app", "--token", each)) for each in ("one-secret", "two-secret"))
+    one, two = (WorkloadSpec(WorkloadType.CONTAINER, Resources(), body) for body in bodies)
+    [change] = spec_changes(one, two)
+    assert change.old == change.new == '["app", "--token", "***"]'

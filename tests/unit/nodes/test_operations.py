@@ -8,7 +8,7 @@ from attrs import evolve
 from persys_core.control.requests import RegisterNode
 from persys_core.model.node import Node, OperatorIntent, StoragePool, Taint
 from persys_core.model.resources import CPU, Resources
-from persys_core.model.states import WorkloadType
+from persys_core.model.states import TaintEffect, WorkloadType
 from persys_core.model.workload import Allocation
 from persys_core.nodes.operations import (
     MAX_OPERATOR_LABELS,
@@ -43,6 +43,18 @@ NODE = register(None, REQUEST, T0)
 
 def change(node: Node) -> Node:
     return cordon(node, reason="new kernel", actor="ann", now=T1)
+
+
+def test_a_taint_is_written_as_people_write_it() -> None:
+    """Without a value there is no sign of one."""
+    for mark, text in (
+        (Taint("x"), "x:NoSchedule"),
+        (Taint("x", "a", TaintEffect.NO_EXECUTE), "x=a:NoExecute"),
+    ):
+        assert str(mark) == text
+        marked = taint(NODE, mark, reason="", actor="ann", now=T1)
+        assert isinstance(marked, Node)
+        assert marked.intent.reason == f"taint {text} set"
 
 
 def test_a_registration_is_taken_over_field_by_field() -> None:

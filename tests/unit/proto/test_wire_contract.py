@@ -222,12 +222,13 @@ GetWorkloadResponse: store_revision=100:int64 stale=101:bool age_seconds=102:dou
 ListEventsResponse: store_revision=100:int64 stale=101:bool age_seconds=102:double
 GetClusterSummaryResponse: store_revision=100:int64 stale=101:bool age_seconds=102:double \
     mode=103 mode_reason=104 instance_id=105 role=106 leader_id=107 \
-    workloads_by_status=108:{int32}
+    workloads_by_status=108:{int32} draining_nodes=109:int32
 NodeView: cordoned=100:bool draining=101:bool intent_reason=102 allocated=103:[ResourceAmount] \
     capacity=104:[ResourceAmount] overcommitted=105:bool reserved=106:[ResourceAmount] \
     fenced=107:bool fence_reason=108 fenced_at=109:Timestamp
 WorkloadView: client_revision_id=100 requested=101:[ResourceAmount] explanation=102:Explanation
 DrainNodeRequest: deadline_seconds=100:int64 force=101:bool
+DrainNodeResponse: replaced=100
 WatchEventsRequest: after_id=100
 """
 
@@ -256,7 +257,7 @@ ExplainWorkloadResponse: explanation=1:Explanation stale=2:bool age_seconds=3:do
 PlanWorkloadRequest: apply=1:ApplyWorkloadRequest max_examples=2:int32 min_revision=3:int64
 PlanWorkloadResponse: outcome=1 revision_id=2 explanation=3:Explanation \
     requested=4:[ResourceAmount] stale=5:bool age_seconds=6:double expected_revision=7:int64 \
-    node_id=8 changes=9:[FieldChange]
+    node_id=8 changes=9:[FieldChange] notes=10:[string]
 FieldChange: field=1 old=2 new=3
 CordonNodeRequest: node_id=1 reason=2
 CordonNodeResponse: accepted=1:bool message=2 node=3:NodeView
@@ -264,7 +265,7 @@ UncordonNodeRequest: node_id=1 reason=2
 UncordonNodeResponse: accepted=1:bool message=2 node=3:NodeView
 GetDrainProgressRequest: node_id=1
 GetDrainProgressResponse: moved=1:int32 remaining=2:int32 moving=3:int32 \
-    blocked=4:[DrainBlocker] deadline_at=5:Timestamp force=6:bool
+    blocked=4:[DrainBlocker] deadline_at=5:Timestamp force=6:bool stopped=7:int32
 DrainBlocker: workload_id=1 code=2 reason=3
 RemoveNodeRequest: node_id=1 force=2:bool reason=3
 RemoveNodeResponse: accepted=1:bool message=2 workload_ids=3:[string]

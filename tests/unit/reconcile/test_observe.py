@@ -7,7 +7,14 @@ from attrs import evolve
 
 from persys_core.model.observation import AgentReport, AgentState, TaskStatus
 from persys_core.model.resources import Resources
-from persys_core.model.spec import ComposeSpec, ContainerSpec, WorkloadSpec, secret_values
+from persys_core.model.spec import (
+    ComposeSpec,
+    ContainerSpec,
+    SpecBody,
+    VmSpec,
+    WorkloadSpec,
+    secret_values,
+)
 from persys_core.model.states import DesiredState, ObservedState, RestartPolicy, WorkloadType
 from persys_core.model.workload import FailureKind, Workload
 from persys_core.reconcile.observe import Sighting, missing, observe_report
@@ -250,3 +257,22 @@ def test_what_an_agent_does_not_list_is_missing() -> None:
     """An answer without the workload is a sighting too."""
     assert missing().state is ObservedState.MISSING
     assert missing().failure is None
+
+
+@pytest.mark.parametrize(
+    ("seen", "body", "ended"),
+    [
+        (report(STOPPED, "0/1 containers running"), ComposeSpec("services: {}"), True),
+        (report(STOPPED, "shutdown (reason=shutdown)"), VmSpec(1, 512), True),
+        (report(STOPPED, "0/1", agent_wants=None), ComposeSpec("services: {}"), True),
+        (report(STOPPED, "0/1", agent_wants=DesiredState.STOPPED), ComposeSpec("a: b"), False),
+        (report(RUNNING, "1/1 containers running"), ComposeSpec("services: {}"), False),
+        (report(STOPPED, "created"), ContainerSpec("a"), False),
+    ],
+)
+def test_what_rests_without_having_been_told_to_has_ended(
+    seen: AgentReport, body: SpecBody, *, ended: bool
+) -> None:
+    """Containers are left to their restart policy, and a stop that the agent knows of is none."""
+    wished = evolve(workload(), spec=WorkloadSpec(WorkloadType.CONTAINER, Resources(), body))
+    assert see(seen, wished).ended is ended

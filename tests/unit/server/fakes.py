@@ -190,6 +190,7 @@ class FakeScheduler:
     progress_shown: DrainProgress = field(factory=progress)
     removal_shown: NodeRemoval = NodeRemoval(True)
     import_shown: ImportAnswer = ImportAnswer((), (), {}, False, OperatingMode.NORMAL)
+    replaced_intent: OperatorIntent | None = None
     volumes_shown: list[VolumeView] = field(factory=lambda: [volume_view()])
     release_shown: VolumeRelease = field(factory=lambda: VolumeRelease(True, True, volume_view()))
     held_there: tuple[str, ...] = ()
@@ -233,7 +234,8 @@ class FakeScheduler:
         return await self._answer(change, node_view())
 
     async def drain(self, request: DrainNode) -> NodeView:
-        return await self._answer(request, node_view(intent=OperatorIntent(draining=True)))
+        view = node_view(intent=OperatorIntent(draining=True), replaced=self.replaced_intent)
+        return await self._answer(request, view)
 
     async def undrain(self, change: NodeIntentChange) -> NodeView:
         return await self._answer(change, node_view())
@@ -320,6 +322,7 @@ class FakeScheduler:
             requested=Resources.of(cpu_millicores=500),
             expected_revision=41,
             store_revision=42,
+            notes=("stays on n1",),
         )
         return await self._answer((request, max_examples, at_least), (plan, self.fresh))
 

@@ -18,7 +18,7 @@ from persys_core.control.requests import (
     RemoveNode,
 )
 from persys_core.model.errors import FrozenError, NotFoundError, RefusedError
-from persys_core.model.node import OperatorIntent
+from persys_core.model.node import DrainOrder, OperatorIntent
 from persys_core.model.states import TaintEffect
 from persys_proto.control.v1 import control_pb2 as pb
 from persys_server.grpc.mapping.node_operations_out import label_deleted_words, taint_words
@@ -84,6 +84,28 @@ async def test_a_drain_answers_what_is_to_move() -> None:
         assert answer.message.startswith("draining: 3 workloads to move, 1 with no other place")
 
 
+@pytest.mark.parametrize(
+    ("earlier", "words"),
+    [
+        (None, ""),
+        (OperatorIntent(draining=True, drain=DrainOrder(NOW)), ""),
+        (OperatorIntent(draining=True, reason="disk", drain=DrainOrder(NOW)),
+         'no deadline, reason "disk"'),
+        (OperatorIntent(draining=True, drain=DrainOrder(NOW, NOW, force=True)),
+         f"deadline {NOW:%Y-%m-%dT%H:%M:%SZ}, what is left then is stopped, no reason"),
+        (OperatorIntent(draining=True, drain=DrainOrder(NOW, NOW)),
+         f"deadline {NOW:%Y-%m-%dT%H:%M:%SZ}, what is left then is left in place, no reason"),
+    ],
+)  # fmt: skip
+@pytest.mark.asyncio
+async def test_a_repeated_drain_says_what_it_replaced(
+    earlier: OperatorIntent | None, words: str
+) -> None:
+    """Deadline, force and reason of the earlier order, where they differ from the new ones."""
+    async with loopback(FakeScheduler(replaced_intent=earlier)) as at:
+        assert (await drain()(at)).replaced == words
+
+
 @pytest.mark.asyncio
 async def test_a_drain_without_a_deadline_waits() -> None:
     """0 seconds is no deadline; an empty node has nothing to move."""
@@ -131,9 +153,10 @@ async def test_a_removal_says_what_stood_in_the_way(removal: NodeRemoval, words:
 @pytest.mark.asyncio
 async def test_the_progress_of_a_drain_names_what_blocks_it() -> None:
     """Every number, the deadline, and each blocker with its code and reason."""
-    async with loopback() as at:
+    async with loopback(FakeScheduler(progress_shown=progress(stopped=4))) as at:
         answer = await ask_progress()(at)
         assert (answer.moved, answer.remaining, answer.moving) == (2, 3, 1)
+        assert answer.stopped == 4
         blocker = pb.DrainBlocker(workload_id="big", code="cpu", reason="0/1 nodes: 1 cpu")
         assert list(answer.blocked) == [blocker]
         assert answer.deadline_at.ToSeconds() == int(NOW.timestamp())
@@ -167,7 +190,8 @@ async def test_a_taint_has_one_of_three_effects(effect: str, meant: TaintEffect)
 
 
 def test_the_words_of_a_taint_say_what_becomes_of_running_work() -> None:
-    """Only NoExecute moves what runs."""
+    """Only NoExecute moves what runs; a taint without a value is written without a sign."""
+    assert taint_words(NodeTaintChange(N1, "gpu")).startswith("tainted gpu:NoSchedule: ")
     words = {
         effect: taint_words(NodeTaintChange(N1, "gpu", effect=effect)) for effect in TaintEffect
     }

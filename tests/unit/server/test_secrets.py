@@ -7,7 +7,13 @@ import time
 
 import pytest
 
-from persys_core.model.secrets import is_secret_name, masked, scrubbed, secret_env_values
+from persys_core.model.secrets import (
+    is_secret_name,
+    masked,
+    masked_command,
+    scrubbed,
+    secret_env_values,
+)
 
 LONG = 200_000
 MEASURABLE = 0.001
@@ -128,3 +134,22 @@ def _cost(piece: str, length: int) -> float:
         scrubbed(text + ending, ())
         took.append(time.thread_time() - began)
     return min(took)
+
+
+@pytest.mark.parametrize("piece", ["--token ", "--token x ", "-a ", "--", "-- '", "a ", "-a \t"])
+def test_long_commands_are_cleaned_quickly(piece: str) -> None:
+    """As above, in one word and in many."""
+    for separator in (None, " "):
+        long, short = (
+            min(_cost_of_command(piece, separator, length) for _ in range(2))
+            for length in (LONG, LONG // 4)
+        )
+        assert long < max(short, MEASURABLE) * 10
+
+
+def _cost_of_command(piece: str, separator: str | None, length: int) -> float:
+    text = piece * (length // len(piece))
+    words = (text,) if separator is None else tuple(text.split(separator))
+    began = time.thread_time()
+    masked_command(words)
+    return time.thread_time() - began

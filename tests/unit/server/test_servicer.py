@@ -12,12 +12,12 @@ from grpc_health.v1 import health_pb2
 
 from persys_adapters.system_clock import SystemClock
 from persys_core.control.requests import AutomationAction, AutomationSuggestion
-from persys_core.model.errors import FrozenError, NotFoundError, RefusedError
+from persys_core.model.errors import FrozenError, NotFoundError, RefusedError, StalePlanError
 from persys_core.model.event import Event, EventType
 from persys_core.model.node import OperatorIntent, Taint
 from persys_core.model.resources import Resources
 from persys_core.model.spec import ContainerSpec, WorkloadSpec
-from persys_core.model.states import DesiredState, WorkloadType
+from persys_core.model.states import DesiredState, NodeStatus, WorkloadType
 from persys_core.model.usage import WorkloadUsage
 from persys_core.model.workload import Assignment, Failure, FailureKind, Reason
 from persys_proto.control.v1 import control_pb2 as pb
@@ -31,6 +31,7 @@ from tests.unit.server.fakes import (
     Loopback,
     loopback,
     node_view,
+    summary,
     workload_view,
 )
 from tests.unit.server.messages import apply, container, register, suggest
@@ -117,6 +118,7 @@ async def test_plan_workload() -> None:
         ]
         assert [(each.name, each.amount) for each in answer.requested] == [("cpu", 500)]
         assert (answer.stale, answer.age_seconds) == (True, 3)
+        assert list(answer.notes) == ["stays on n1"]
 
 
 async def test_a_refused_plan_is_a_status_code() -> None:
@@ -258,6 +260,15 @@ async def test_cluster_summary() -> None:
         assert (answer.mode, answer.role, answer.leader_id) == ("normal", "leader", "replica-1")
 
 
+async def test_a_draining_node_has_a_counter_of_its_own() -> None:
+    """It takes no work, and nothing is wrong with it."""
+    nodes = {NodeStatus.READY: 3, NodeStatus.DRAINING: 2, NodeStatus.NOT_READY: 1}
+    async with loopback(FakeScheduler(summary_shown=summary(nodes_by_status=nodes))) as at:
+        answer = await at.stub.GetClusterSummary(pb.GetClusterSummaryRequest())
+        shown = (answer.ready_nodes, answer.draining_nodes, answer.not_ready_nodes)
+        assert (answer.total_nodes, shown) == (6, (3, 2, 1))
+
+
 async def test_cordon_and_uncordon() -> None:
     """The operator's words go in; the node as it is then comes back."""
     async with loopback() as at:
@@ -331,9 +342,9 @@ REFUSALS: list[tuple[str, Callable[[Loopback], Awaitable[object]], str]] = [
     ("explain", lambda at: at.stub.ExplainWorkload(
         pb.ExplainWorkloadRequest(workload_id="w", max_examples=-1)), "max_examples"),
     ("plan", lambda at: at.stub.PlanWorkload(
-        pb.PlanWorkloadRequest(apply=apply(container(image="")))), "apply.spec.container.image"),
+        pb.PlanWorkloadRequest(apply=apply(container(image="")))), "spec.container.image"),
     ("plan nothing", lambda at: at.stub.PlanWorkload(pb.PlanWorkloadRequest()),
-     "apply.workload_id"),
+     "workload_id"),
     ("expected", lambda at: at.stub.ApplyWorkload(apply(container(), expected_revision=-1)),
      "expected_revision"),
     ("no suggestion", lambda at: at.stub.SubmitAutomationSuggestion(
@@ -398,6 +409,14 @@ async def test_unknown_and_not_permitted_wishes_are_answered_in_the_response(
         assert (deleted.success, deleted.error_message) == (False, str(raised))
         retried = await at.stub.RetryWorkload(pb.RetryWorkloadRequest(workload_id="w1"))
         assert (retried.accepted, retried.message) == (False, str(raised))
+
+
+async def test_a_stale_plan_is_no_wrong_spec() -> None:
+    """Only the text says no: the contract has no word of its own for it."""
+    async with loopback(FakeScheduler(error=StalePlanError("stale plan: w1"))) as at:
+        answer = await at.stub.ApplyWorkload(apply(container(), expected_revision=41))
+        assert (answer.success, answer.error_message) == (False, "stale plan: w1")
+        assert answer.failure_reason == pb.FAILURE_REASON_UNSPECIFIED
 
 
 async def test_frozen_wishes_are_unavailable() -> None:

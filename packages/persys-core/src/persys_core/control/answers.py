@@ -9,7 +9,7 @@ from enum import StrEnum
 from attrs import field, frozen
 
 from persys_core.model.ids import NodeId, RevisionId, StoreRevision, WorkloadId
-from persys_core.model.node import Node
+from persys_core.model.node import Node, OperatorIntent
 from persys_core.model.resources import Resources
 from persys_core.model.spec_changes import SpecChange
 from persys_core.model.states import NodeStatus, OperatingMode
@@ -90,6 +90,7 @@ class Plan:
     ``expected_revision`` in the apply makes it hold for exactly what was looked at: the revision of
     the workload's record, 0 where there is none. ``store_revision`` is that of the whole view.
     ``changes`` are field by field, secrets masked. ``requested`` is what placement counts.
+    ``notes``: what somebody might expect of the apply and it does not do.
     """
 
     outcome: ApplyOutcomeKind
@@ -100,6 +101,7 @@ class Plan:
     requested: Resources
     expected_revision: StoreRevision
     store_revision: StoreRevision
+    notes: tuple[str, ...] = ()
 
 
 @frozen
@@ -141,7 +143,12 @@ class DrainBlocker:
 
 @frozen
 class DrainProgress:
-    """How far a drain is: ``remaining`` includes what is blocked, ``moving`` what runs twice."""
+    """How far a drain is: ``remaining`` includes what is blocked, ``moving`` is what is
+    still to end on the node: old copies, and what is being stopped or deleted.
+
+    ``stopped``: what the deadline of a forced drain stopped and no node has taken since; not
+    among ``moved``.
+    """
 
     moved: int
     remaining: int
@@ -149,6 +156,7 @@ class DrainProgress:
     blocked: tuple[DrainBlocker, ...] = ()
     deadline_at: datetime | None = None
     force: bool = False
+    stopped: int = 0
 
 
 @frozen
@@ -196,7 +204,11 @@ class VolumeRelease:
 
 @frozen
 class NodeView:
-    """A node as shown: record, liveness, ledger and measured use side by side."""
+    """A node as shown: record, liveness, ledger and measured use side by side.
+
+    ``replaced``: in the answer to a drain of a node that was being drained already, the wish that
+    does not hold any more.
+    """
 
     node: Node
     status: NodeStatus
@@ -206,6 +218,7 @@ class NodeView:
     last_heartbeat: datetime | None
     usage: NodeUsage | None = None
     overcommitted: bool = False
+    replaced: OperatorIntent | None = None
 
     @property
     def free(self) -> Resources:

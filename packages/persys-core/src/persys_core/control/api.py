@@ -111,7 +111,8 @@ class NodeOperationsApi(Protocol):
         ...
 
     async def drain(self, request: DrainNode) -> NodeView:
-        """Have everything leave the node; ``progress`` says how far it is."""
+        """Have everything leave the node; ``progress`` says how far it is, ``replaced`` in the
+        answer which earlier order does not hold any more."""
         ...
 
     async def undrain(self, change: NodeIntentChange) -> NodeView:
@@ -212,7 +213,8 @@ class QueriesApi(Protocol):
     async def list_drifts(
         self, *, node_id: NodeId = "", at_least: StoreRevision = 0
     ) -> tuple[Sequence[DriftRecord], Freshness]:
-        """The drifts that stand, sorted by node, workload and type; the filter is optional."""
+        """The drifts that stand, sorted by node, workload and type; the filter is optional, and
+        NotFoundError where it names no node."""
         ...
 
     async def explain(self, workload_id: WorkloadId, *, max_examples: int = 3) -> Explanation:

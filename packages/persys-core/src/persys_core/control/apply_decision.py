@@ -17,7 +17,13 @@ from persys_core.control.placing import Placing
 from persys_core.control.requests import ApplyWorkload
 from persys_core.control.view import ClusterView
 from persys_core.model.constraints import constraint_errors
-from persys_core.model.errors import FieldError, InvalidInputError, NotFoundError, RefusedError
+from persys_core.model.errors import (
+    FieldError,
+    InvalidInputError,
+    NotFoundError,
+    RefusedError,
+    StalePlanError,
+)
 from persys_core.model.ids import StoreRevision, WorkloadId, is_valid_id
 from persys_core.model.spec import spec_revision
 from persys_core.model.states import DesiredState
@@ -57,8 +63,8 @@ class ApplyRules:
     _new_uid: Callable[[], str]
 
     def decide(self, request: ApplyWorkload) -> ApplyDecision:
-        """What ``request`` comes to. NotFoundError, RefusedError (being deleted, or another
-        revision is stored than the request expects)."""
+        """What ``request`` comes to. NotFoundError, RefusedError (being deleted),
+        StalePlanError (another revision is stored than the request expects)."""
         stored = self._view.workload(request.workload_id)
         _compare(request, stored.revision if stored else 0)
         if stored is None:
@@ -176,11 +182,11 @@ def _compare(request: ApplyWorkload, stored: StoreRevision) -> None:
     expected = request.expected_revision
     if expected is None or expected == stored:
         return
-    found = f"its record is at revision {stored}" if stored else "it is not stored"
-    wanted = f"at revision {expected}" if expected else "not stored"
-    raise RefusedError(
-        f'workload "{request.workload_id}" was expected {wanted}, but {found};'
-        " nothing was changed: plan it again and send the revision of that plan"
+    was = f"at revision {expected}" if expected else "not stored"
+    now = f"at revision {stored}" if stored else "not stored"
+    raise StalePlanError(
+        f'stale plan: workload "{request.workload_id}" was {was} when it was planned and is {now}'
+        " now; nothing was changed: plan it again and send the revision of that plan"
     )
 
 

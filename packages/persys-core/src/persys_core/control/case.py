@@ -121,6 +121,7 @@ def load_case(term: Term, workload_id: WorkloadId) -> Case | None:
             old_copy=_has_old_copy(term, workload, assignment),
             held=_is_held(term, workload, assignment, condition),
             uncallable=_is_uncallable(term, assignment, condition),
+            stable_after=term.config.retry.stable_after,
         ),
     )
     return Case(

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from attrs import define, field
 
+from persys_core.control.gone_nodes import without_empty_ledgers
 from persys_core.control.view import ClusterView
 from persys_core.model.errors import FrozenError
 from persys_core.placement.ledger import LedgerError, Transaction
@@ -85,7 +86,7 @@ class Committer:
         return await self._commit(self._complete(tx), leadership)
 
     async def _commit(self, tx: Transaction, leadership: Leadership | None) -> Committed | Conflict:
-        commit = self._sealed(tx, leadership)
+        commit = self._sealed(without_empty_ledgers(tx, self._view), leadership)
         ended = asyncio.Event()
         written = dict.fromkeys((write.key for write in commit.writes), ended)
         self._under_way.update(written)

@@ -18,6 +18,7 @@ from persys_core.model.states import WorkloadStatus
 from persys_core.model.workload import Assignment, StatusRecord, Workload
 from persys_core.nodes.liveness import NodeCondition
 from persys_core.placement.explain import Explanation, ReasonCode, ReasonTally, Verdict
+from persys_core.placement.mismatch import HOW_TO_MOVE, mismatch
 from persys_core.ports.clock import Clock
 from persys_core.reconcile.situation import Outlook, outlook_of
 from persys_core.volumes.claims import NEXT_STEPS
@@ -83,7 +84,7 @@ class Explaining:
             return self._rests(outlook, status, assignment)
         if assignment is None or assignment.released:
             return self._unplaced(workload, status, max_examples)
-        return self._placed(status, assignment)
+        return self._placed(workload, status, assignment)
 
     def _watched(self, workload: Workload, assignment: Assignment | None) -> Explanation:
         assert workload.imported is not None, "this is a bug: only what was imported is watched"
@@ -161,7 +162,9 @@ class Explaining:
             next_step="it is tried again as soon as capacity, a node, a label or a taint changes",
         )
 
-    def _placed(self, status: StatusRecord, assignment: Assignment) -> Explanation:
+    def _placed(
+        self, workload: Workload, status: StatusRecord, assignment: Assignment
+    ) -> Explanation:
         condition = self._node_views.condition(assignment.node_id)
         if condition is not NodeCondition.READY:
             return self._on_silent_node(status, assignment)
@@ -190,11 +193,17 @@ class Explaining:
                 assignment.node_id,
                 next_step="it is tried again when the next try is due",
             )
+        next_step = _NEXT_STEPS.get(status.status, "the reconciler looks at it")
+        node = self._view.node(assignment.node_id)
+        if node is not None and (found := mismatch(node.value, workload.spec)):
+            return Explanation(
+                Verdict.PLACED,
+                capped(f"{assignment.reason}; it {found}"),
+                assignment.node_id,
+                next_step=f"{next_step}; {HOW_TO_MOVE}",
+            )
         return Explanation(
-            Verdict.PLACED,
-            assignment.reason,
-            assignment.node_id,
-            next_step=_NEXT_STEPS.get(status.status, "the reconciler looks at it"),
+            Verdict.PLACED, assignment.reason, assignment.node_id, next_step=next_step
         )
 
     def _on_silent_node(self, status: StatusRecord, assignment: Assignment) -> Explanation:

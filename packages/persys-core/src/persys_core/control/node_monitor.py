@@ -14,9 +14,10 @@ from attrs import define, field
 from persys_core.control.agent_calls import NodeReach
 from persys_core.control.events import EventPublisher
 from persys_core.control.fleet_feed import FleetFeed
-from persys_core.control.leaving_work import work_to_leave
+from persys_core.control.leaving_work import work_to_end, work_to_leave
 from persys_core.control.node_views import NodeViews
 from persys_core.control.view import ClusterView
+from persys_core.model.counted import counted
 from persys_core.model.event import EventType
 from persys_core.model.ids import NodeId
 from persys_core.model.node import Node
@@ -89,12 +90,13 @@ class NodeMonitor:
         }
         self._told = {told for told in self._told if told[0] in draining}
         for node_id, order in draining.items():
-            left = len(work_to_leave(self._view, node_id)) + len(self._view.buried_at(node_id))
+            left = len(work_to_leave(self._view, node_id)) + len(work_to_end(self._view, node_id))
             if not left:
                 self._tell_drain(node_id, EventType.NODE_DRAINED, "everything has left the node")
             elif order.deadline_at is not None and self._clock.now() >= order.deadline_at:
                 then = "is stopped" if order.force else "stays"
-                text = f"{left} workloads have not left; what is left {then}"
+                have = "has" if left == 1 else "have"
+                text = f"{counted(left, 'workload')} {have} not left; what is left {then}"
                 if self._tell_drain(node_id, EventType.DRAIN_DEADLINE, text):
                     look(node_id)
 

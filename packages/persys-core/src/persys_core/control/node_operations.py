@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 from persys_core.control.answers import DrainBlocker, DrainProgress, NodeRemoval, NodeView
 from persys_core.control.committer import Committer
 from persys_core.control.events import EventPublisher
-from persys_core.control.leaving_work import work_to_leave
+from persys_core.control.leaving_work import work_to_end, work_to_leave
 from persys_core.control.node_views import NodeViews
 from persys_core.control.placing import Placing
 from persys_core.control.reads import Reads
@@ -30,15 +30,15 @@ from persys_core.control.view import ClusterView
 from persys_core.model.errors import NotFoundError, RefusedError
 from persys_core.model.event import EventType
 from persys_core.model.ids import NodeId
-from persys_core.model.node import DrainOrder, Node, Taint
+from persys_core.model.node import DrainOrder, Node, OperatorIntent, Taint
 from persys_core.model.states import TaintEffect
-from persys_core.model.workload import Workload
+from persys_core.model.workload import Allocation, StatusRecord, Workload
 from persys_core.nodes import operations
 from persys_core.nodes.liveness import NodeCondition
 from persys_core.nodes.operations import Refusal
 from persys_core.placement.ledger import Transaction
 from persys_core.ports.clock import Clock
-from persys_core.ports.cluster_store import Key
+from persys_core.ports.cluster_store import Key, Kind
 from persys_core.reconcile import transitions
 
 __all__ = ["NodeOperations"]
@@ -83,13 +83,17 @@ class NodeOperations:
         """Have everything leave the node."""
         change = request.change
         leaving = len(work_to_leave(self._view, change.node_id))
+        replaced: OperatorIntent | None = None
 
         def ordered(node: Node, now: datetime) -> Node:
+            nonlocal replaced
+            replaced = node.intent if node.intent.draining else None
             deadline = None if request.deadline is None else now + request.deadline
             order = DrainOrder(now, deadline, request.force, leaving)
             return operations.drain(node, order, reason=change.reason, actor=change.actor)
 
-        return await self._change(change, EventType.NODE_DRAINING, ordered)
+        view = await self._change(change, EventType.NODE_DRAINING, ordered)
+        return evolve(view, replaced=replaced)
 
     async def undrain(self, change: NodeIntentChange) -> NodeView:
         """End a drain and a cordon."""
@@ -173,17 +177,28 @@ class NodeOperations:
         remaining = work_to_leave(self._view, node_id)
         order = stored.value.intent.drain
         total = order.workloads if order else len(remaining)
+        stopped = self._stopped(node_id, order.started_at) if order and order.force else 0
         blockers = map(self._blocker, remaining)
         return DrainProgress(
-            moved=max(0, total - len(remaining)),
+            moved=max(0, total - len(remaining) - stopped),
             remaining=len(remaining),
-            moving=len(self._view.buried_at(node_id)),
+            moving=len(work_to_end(self._view, node_id)),
             blocked=tuple(each for each in blockers if each is not None),
             deadline_at=order.deadline_at if order else None,
             force=order.force if order else False,
+            stopped=stopped,
         )
 
     # Parts
+
+    def _stopped(self, node_id: NodeId, began: datetime) -> int:
+        """How many workloads the deadline of this drain stopped here that still wait."""
+        return sum(
+            status.stopped_on == node_id
+            and status.reason is not None
+            and status.reason.since >= began
+            for status in self._view.values(Kind.STATUS, StatusRecord)
+        )
 
     def _blocker(self, workload: Workload) -> DrainBlocker | None:
         status = self._view.status(workload.id)
@@ -232,6 +247,8 @@ class NodeOperations:
             return tx.delete(Key.node(node_id), stored).delete(key, ledger), removal
         if not force:
             return tx, evolve(removal, accepted=False)
+        if ledger is not None and ledger.value == Allocation(node_id):
+            tx = tx.delete(key, ledger)
         return tx.delete(Key.node(node_id), stored), removal
 
     def _decided(self, node_id: NodeId, decide: Decide) -> tuple[Transaction, bool]:

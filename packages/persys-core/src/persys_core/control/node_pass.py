@@ -16,6 +16,7 @@ from persys_core.control.committer import LeadershipLostError
 from persys_core.control.listing import Listing
 from persys_core.control.term import Term
 from persys_core.model.cluster import ClusterMarker
+from persys_core.model.counted import counted
 from persys_core.model.ids import NodeId
 from persys_core.model.node import Node
 from persys_core.modes.evidence import judge_work
@@ -92,7 +93,7 @@ class NodePass:
             return
         contradiction = judge_work(self._marker(), len(reports))
         if contradiction is not None:
-            self._report(contradiction, f"node {node.id} runs {len(reports)} workloads")
+            self._report(contradiction, f"node {node.id} runs {counted(len(reports), 'workload')}")
             return
         self._listing.take(node.id, reports, asked_at, full=True)
         self._term.node_views.listed_now(node.id)

@@ -18,6 +18,7 @@ from persys_core.control.view import ClusterView
 from persys_core.model.spec_changes import SpecChange, spec_changes
 from persys_core.model.workload import Assignment, StatusRecord
 from persys_core.placement.explain import Explanation, Verdict
+from persys_core.placement.mismatch import HOW_TO_MOVE, mismatch
 from persys_core.ports.clock import Clock
 from persys_core.ports.cluster_store import Key
 
@@ -50,7 +51,16 @@ class Planning:
             requested=decision.workload.spec.resources,
             expected_revision=decision.stored.revision if decision.stored else 0,
             store_revision=self._view.revision,
+            notes=self._notes(decision),
         )
+
+    def _notes(self, decision: ApplyDecision) -> tuple[str, ...]:
+        assignment, wishes = self._assignment(decision), decision.workload
+        node = self._view.node(assignment.node_id) if assignment else None
+        if node is None or assignment is None or assignment.released:
+            return ()
+        found = mismatch(node.value, wishes.spec)
+        return (f"{found}; {HOW_TO_MOVE}",) if found else ()
 
     def _explained(self, decision: ApplyDecision, max_examples: int) -> Explanation:
         """The decision's own words, with the nodes behind them; where no node was looked for, what

@@ -104,13 +104,18 @@ class Queries:
     async def list_drifts(
         self, *, node_id: NodeId = "", at_least: StoreRevision = 0
     ) -> tuple[Sequence[DriftRecord], Freshness]:
-        """The drifts that stand, sorted by node, workload and type."""
+        """The drifts that stand, sorted by node, workload and type; NotFoundError for a node that
+        is not known."""
         freshness = await self._fresh(at_least)
+        if node_id:
+            await self._reads.through(Key.node(node_id))
         found = [
             each
             for each in self._view.values(Kind.DRIFT, DriftRecord)
             if not each.resolved and node_id in ("", each.node_id)
         ]
+        if node_id and not found and self._view.node(node_id) is None:
+            raise NotFoundError("node", node_id)
         found.sort(key=lambda each: (each.node_id, each.workload_id, each.drift_type))
         return found, freshness
 

@@ -156,7 +156,18 @@ class Reconciler:
         seen = case.seen
         if seen is not None and seen.sighting.failure is not None:
             return seen.sighting.failure
+        if case.situation.ended_early:
+            return self._short_run(case)
         timeout = self._term.config.apply_timeout(case.workload.spec.type)
         state = case.situation.observed.value
         text = f"still {state} {timeout.total_seconds():g} s after it was sent"
         return Failure("start_timeout", text, FailureKind.WORKLOAD, case.now)
+
+    def _short_run(self, case: Case) -> Failure:
+        said = case.seen.sighting.message if case.seen else ""
+        since = case.status.settled_since
+        if since is None:
+            text = "it did not come to run in its time"
+        else:
+            text = f"it stopped by itself after {(case.now - since).total_seconds():.0f} s"
+        return Failure("exited", f"{text}: {said}", FailureKind.WORKLOAD, case.now)

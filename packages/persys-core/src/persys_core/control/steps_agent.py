@@ -24,6 +24,7 @@ from persys_core.ports.agents import (
 from persys_core.reconcile import transitions
 from persys_core.reconcile.situation import Outlook
 from persys_core.retry.failure import classify_failure, infrastructure_failure
+from persys_core.retry.machine import effective
 from persys_core.volumes.affinity import has_local_data
 from persys_core.volumes.disks import spec_with_disks
 from persys_core.volumes.holds import removes_data
@@ -164,8 +165,12 @@ class AgentSteps:
         return self._blocked(case) or REFUSED_AGAIN_AFTER
 
     async def _announce(self, case: Case, action: IntentAction) -> bool:
+        # The call ends the run that may have made the budget new, so that is noted with it.
+        retry = effective(
+            case.status.retry, case.status.settled_since, self._term.config.retry, case.now
+        )
         announced = transitions.call_announced(
-            case.status,
+            evolve(case.status, retry=retry),
             case.workload,
             case.intent(action, self._term),
             self._term.config.reapply,

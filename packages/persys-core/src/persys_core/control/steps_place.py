@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from attrs import evolve
+
 from persys_core.control.case import Case
 from persys_core.control.term import AGAIN, STAYS, Next, Stays, Term
 from persys_core.model.event import EventType
@@ -92,6 +94,8 @@ class PlaceSteps:
         tx, status, explanation = self._term.placing.relocate(
             self._ordered(case), case.workload, case.status, why
         )
+        if explanation.verdict is not Verdict.PLACED:
+            status = evolve(status, stopped_on=case.node_id)
         tx = tx.put(Key.status(case.workload.id), status, case.stored_status)
         if await self._term.commit(tx):
             self._tell_moved(case, explanation, EventType.RELOCATED, why)

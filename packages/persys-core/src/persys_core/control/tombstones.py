@@ -16,6 +16,7 @@ from persys_core.model.node import Node
 from persys_core.model.observation import AgentReport, TaskStatus
 from persys_core.model.states import WorkloadStatus
 from persys_core.model.workload import Intent, IntentAction, Tombstone
+from persys_core.nodes.leaving import is_throwing_out
 from persys_core.nodes.liveness import NodeCondition
 from persys_core.placement import ledger
 from persys_core.placement.ledger import Transaction
@@ -47,7 +48,7 @@ class TombstoneSteps:
             return await self._end(grave)
         if self._term.condition(work.node_id) is not NodeCondition.READY:
             return None
-        if grave.value.after_healthy and self._replacement_is_owed(grave.value):
+        if self._is_kept(grave.value, node.value):
             return None
         intent = grave.value.intent
         if intent is not None and is_underway(intent, self._term.epoch, self._term.now()):
@@ -56,6 +57,12 @@ class TombstoneSteps:
         if blocked is not None:
             return self._term.until(blocked, AGAIN_AFTER)
         return await self._ask(grave, node.value)
+
+    def _is_kept(self, grave: Tombstone, node: Node) -> bool:
+        """Whether the old copy runs on: no other is healthy, and its node bears with it."""
+        if not grave.after_healthy or is_throwing_out(node, self._term.now()):
+            return False
+        return self._replacement_is_owed(grave)
 
     def _replacement_is_owed(self, grave: Tombstone) -> bool:
         """Whether the old copy is still the healthy one: the new one does not run yet."""

@@ -17,6 +17,7 @@ __all__ = [
     "NotFoundError",
     "PersysError",
     "RefusedError",
+    "StalePlanError",
 ]
 
 
@@ -58,6 +59,10 @@ class NotFoundError(PersysError):
 
 class RefusedError(PersysError):
     """A well-formed request that the present state of the cluster does not permit."""
+
+
+class StalePlanError(RefusedError):
+    """The request holds to a plan, and what was planned has changed since."""
 
 
 class FrozenError(PersysError):

@@ -36,6 +36,11 @@ class Taint:
     value: str = ""
     effect: TaintEffect = TaintEffect.NO_SCHEDULE
 
+    def __str__(self) -> str:
+        """As people write it: ``key=value:Effect``, without a value ``key:Effect``."""
+        value = f"={self.value}" if self.value else ""
+        return f"{self.key}{value}:{self.effect}"
+
 
 @frozen
 class DrainOrder:

@@ -1,7 +1,8 @@
 """Which values of a spec are secrets, and how a text is cleaned of them.
 
 Decided here: the name pattern, the mask, and where in a text a secret may stand (known values in
-each spelling, URLs, ``name=value``). In doubt too much is masked. Secrets are stored as given,
+each spelling, URLs, ``name=value``, and in a command the word after ``--token``). In doubt too much
+is masked. Secrets are stored as given,
 since the agent needs them; they never reach views, events, logs, spans, metrics or error texts
 (decisions, values).
 """
@@ -10,9 +11,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
-__all__ = ["MASK", "is_secret_name", "masked", "scrubbed", "secret_env_values"]
+__all__ = [
+    "MASK",
+    "is_secret_name",
+    "masked",
+    "masked_command",
+    "scrubbed",
+    "secret_command_values",
+    "secret_env_values",
+]
 
 MASK = "***"
 _MIN_SECRET_LENGTH = 3
@@ -39,6 +49,12 @@ _PAIR = re.compile(
     rf"(?:{_VALUE})",
     re.IGNORECASE | re.DOTALL,
 )
+# A flag and its value inside one word of a command, as scripts have it (``sh -c "app --token x"``).
+_FLAG = re.compile(
+    r"(?<![^\s;&|('\"])(?P<flag>--?[\w.-]{1,100})[ \t]{1,8}(?!--)"
+    r"""(?:"(?P<double>[^"]++)"?|'(?P<single>[^']++)'?|(?P<plain>[^\s"'`;&|]++))"""
+)
+_BARE_FLAG = re.compile(r"--?[\w.-]+\Z")
 _HEADER = re.compile(r"(?P<name>(?:authorization|cookie)[ ]?:[ ]?)[^\r\n\"'\\]++", re.IGNORECASE)
 _SCHEME_END = "://"
 _PERCENT = re.compile(rb"%([0-9A-Fa-f]{2})")
@@ -72,6 +88,48 @@ def secret_env_values(env: Mapping[str, str]) -> frozenset[str]:
         found.update(_url_passwords(value), _pair_values(value))
     spelled = {each for value in found for each in _spellings(value)}
     return frozenset(each for each in spelled if len(each) >= _MIN_SECRET_LENGTH)
+
+
+def masked_command(words: Sequence[str]) -> tuple[str, ...]:
+    """The words of a command with every secret masked: what follows a flag of a secret name
+    (``--token``, ``-password``), and what ``scrubbed`` finds in each word."""
+    known, hidden = secret_command_values(words), set(_flagged(words))
+    return tuple(
+        MASK if index in hidden and word else scrubbed(_FLAG.sub(_masked_flag, word), known)
+        for index, word in enumerate(words)
+    )
+
+
+def secret_command_values(words: Sequence[str]) -> frozenset[str]:
+    """The values in a command that must not appear in any text: those of flags with secret names,
+    and what ``secret_env_values`` finds inside each word."""
+    if not words:
+        return frozenset()
+    found = {words[index] for index in _flagged(words)}
+    for word in words:
+        found.update(
+            each[each.lastgroup or 0] for each in _FLAG.finditer(word) if _is_secret_flag(each)
+        )
+    spelled = {each for value in found for each in _spellings(value)}
+    inside = secret_env_values({str(index): word for index, word in enumerate(words)})
+    return frozenset(each for each in spelled if len(each) >= _MIN_SECRET_LENGTH) | inside
+
+
+def _flagged(words: Sequence[str]) -> Iterator[int]:
+    """Where a word stands after a flag of a secret name. What looks like a long flag itself is no
+    value, so that a switch such as ``--use-token`` hides nothing of what stands behind it."""
+    for index, (flag, value) in enumerate(pairwise(words), start=1):
+        is_secret = _BARE_FLAG.match(flag) is not None and is_secret_name(flag)
+        if is_secret and not value.startswith("--"):
+            yield index
+
+
+def _is_secret_flag(found: re.Match[str]) -> bool:
+    return is_secret_name(found["flag"])
+
+
+def _masked_flag(found: re.Match[str]) -> str:
+    return _masked_pair(found) if _is_secret_flag(found) else found[0]
 
 
 def scrubbed(text: str, secrets: Iterable[str]) -> str:

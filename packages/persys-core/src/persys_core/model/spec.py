@@ -16,7 +16,13 @@ from attrs import asdict, field, frozen
 from persys_core.model.ids import RevisionId
 from persys_core.model.mappings import text_map
 from persys_core.model.resources import Resources
-from persys_core.model.secrets import MASK, masked, secret_env_values
+from persys_core.model.secrets import (
+    MASK,
+    masked,
+    masked_command,
+    secret_command_values,
+    secret_env_values,
+)
 from persys_core.model.states import RestartPolicy, WorkloadType
 
 __all__ = [
@@ -40,6 +46,10 @@ _REVISION_HEX_DIGITS = 24
 
 def _masked_repr(env: Mapping[str, str]) -> str:
     return repr(masked(env))
+
+
+def _command_repr(words: tuple[str, ...]) -> str:
+    return repr(masked_command(words))
 
 
 def _hidden_repr(text: str) -> str:
@@ -86,7 +96,7 @@ class ContainerSpec:
     """One container."""
 
     image: str
-    command: tuple[str, ...] = ()
+    command: tuple[str, ...] = field(default=(), repr=_command_repr)
     env: Mapping[str, str] = field(factory=dict, converter=text_map, repr=_masked_repr)
     volumes: tuple[VolumeMount, ...] = ()
     ports: tuple[PortMapping, ...] = ()
@@ -218,7 +228,9 @@ def secret_values(spec: WorkloadSpec) -> frozenset[str]:
 
 def _body_secrets(body: SpecBody) -> frozenset[str]:
     match body:
-        case ContainerSpec() | ComposeSpec():
+        case ContainerSpec():
+            return secret_env_values(body.env) | secret_command_values(body.command)
+        case ComposeSpec():
             return secret_env_values(body.env)
         case VmSpec():
             return secret_env_values(body.metadata)

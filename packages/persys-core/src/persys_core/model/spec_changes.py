@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import Attribute, fields, frozen, has
 
-from persys_core.model.secrets import MASK, masked, scrubbed
+from persys_core.model.secrets import MASK, masked, masked_command, scrubbed
 from persys_core.model.spec import (
     ComposeSpec,
     ContainerSpec,
@@ -102,7 +102,8 @@ def _field(path: str, value: object, field: Attribute[Any]) -> Iterator[tuple[st
             for index, item in enumerate(value):
                 yield from _parts(f"{path}[{index}]", item)
         case tuple():
-            yield path, _Leaf(value, json.dumps(value, ensure_ascii=False))
+            words = masked_command(value) if hidden else value
+            yield path, _Leaf(value, json.dumps(words, ensure_ascii=False))
         case _ if has(type(value)):
             yield from _parts(path, value)
         case _:

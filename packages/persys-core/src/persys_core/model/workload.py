@@ -168,7 +168,8 @@ class StatusRecord:
 
     ``data_node_id`` is the node that holds the workload's local data, once it ran there.
     ``settled_since`` is when observed last became equal to desired; after a stable run the
-    failure budget counts as new (decisions, values: retry).
+    failure budget counts as new (decisions, values: retry). ``stopped_on`` is the node where the
+    deadline of a forced drain stopped it, while it waits for another one.
     """
 
     id: WorkloadId
@@ -184,6 +185,7 @@ class StatusRecord:
     last_action: str = ""
     settled_since: datetime | None = None
     data_node_id: NodeId = ""
+    stopped_on: NodeId = ""
 
 
 @frozen

@@ -168,7 +168,7 @@ def taint(node: Node, mark: Taint, *, reason: str, actor: str, now: datetime) ->
     others = [each for each in node.intent.taints if (each.key, each.effect) != _identity(mark)]
     if len(others) >= MAX_TAINTS:
         return _too_many(node, "taints", MAX_TAINTS)
-    told = reason or f"taint {mark.key}={mark.value}:{mark.effect} set"
+    told = reason or f"taint {mark} set"
     return _changed(node, told, actor, now, taints=(*others, mark))
 
 

@@ -14,6 +14,7 @@ from typing import TypeAlias
 from attrs import field, frozen
 
 from persys_core.model.constraints import SchedulingStrategy
+from persys_core.model.counted import counted
 from persys_core.model.ids import NodeId
 from persys_core.placement.explain import Candidate, Explanation, ReasonTally, Verdict
 from persys_core.placement.fleet import Fleet
@@ -43,7 +44,7 @@ class Placed:
         """The reason text that the assignment keeps."""
         return (
             f"selected by placement score {self.score:.4f} (cpu/mem headroom + spread,"
-            f" node has {self.workload_count} workloads)"
+            f" node has {counted(self.workload_count, 'workload')})"
         )
 
 

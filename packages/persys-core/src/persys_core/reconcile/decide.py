@@ -76,8 +76,11 @@ def _slow_start(s: Situation) -> bool:
 
 
 def _must_leave(s: Situation) -> bool:
-    """A pinned workload leaves only where it is made to."""
-    return s.leaving is Leaving.MUST or (s.leaving is Leaving.MOVES and not s.pinned)
+    """A pinned workload leaves only where it is made to. One that is just starting is seen
+    through first: moved in the middle of it, it would start in both places, or in none."""
+    if s.leaving is Leaving.MUST:
+        return True
+    return s.leaving is Leaving.MOVES and not (s.pinned or s.starting)
 
 
 def _gives_up_calling(s: Situation) -> bool:
@@ -264,6 +267,18 @@ RUN_RULES: tuple[Rule, ...] = (
         _slow_start,
         Action.RECORD_FAILURE,
         "it did not start within the time of its type (defect C16)",
+    ),
+    Rule(
+        "run-short-look",
+        lambda s: s.ended_early and s.revision_matches and not s.confirmed,
+        Action.INQUIRE,
+        "a failure is counted only by the agent's present word",
+    ),
+    Rule(
+        "run-short",
+        lambda s: s.ended_early and s.revision_matches,
+        Action.RECORD_FAILURE,
+        "it stops by itself again and again: that has a budget like any other failure",
     ),
     Rule(
         "run-old-copy",

@@ -21,7 +21,7 @@ import re
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from persys_core.model.ids import RevisionId
 from persys_core.model.observation import AgentReport, AgentState, TaskStatus
@@ -39,7 +39,9 @@ class Sighting:
 
     ``failure`` is set exactly where the state is FAILED. ``has_revision`` is false for the
     heartbeats of old agents: then it is a hint that nudges, and decides nothing (decisions §2.10).
-    ``message`` is clean of the spec's secrets and at most 1 KiB.
+    ``message`` is clean of the spec's secrets and at most 1 KiB. ``ended``: it rests although its
+    agent was not told to stop it, and nothing but that agent or we will start it again, so how
+    often is for us to say. Containers have a restart policy for that.
     """
 
     state: ObservedState
@@ -47,6 +49,7 @@ class Sighting:
     failure: Failure | None = None
     task_in_flight: bool = False
     message: str = ""
+    ended: bool = False
 
     @property
     def has_revision(self) -> bool:
@@ -90,7 +93,8 @@ def observe_report(
         return _sighting(report, ObservedState.PENDING, secrets, task_in_flight=True)
     state = _observed_state(report, workload)
     if state is not ObservedState.FAILED:
-        return _sighting(report, state, secrets)
+        seen = _sighting(report, state, secrets)
+        return evolve(seen, ended=_ended_by_itself(report, state, workload))
     cause = presentable(_cause(report, secrets), secrets)
     return Sighting(
         state,
@@ -155,6 +159,11 @@ def _unknown(report: AgentReport, workload: Workload) -> ObservedState:
     if not error or _is_being_remade(report, error):
         return ObservedState.MISSING
     return ObservedState.FAILED
+
+
+def _ended_by_itself(report: AgentReport, state: ObservedState, workload: Workload) -> bool:
+    rests = state is ObservedState.STOPPED and _should_run(report, workload)
+    return rests and workload.spec.restart_policy is None
 
 
 def _should_run(report: AgentReport, workload: Workload) -> bool:

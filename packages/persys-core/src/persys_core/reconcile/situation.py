@@ -12,8 +12,8 @@ from enum import StrEnum
 from attrs import frozen
 
 from persys_core.model.resources import Resources
-from persys_core.model.states import DesiredState, ObservedState, WorkloadStatus
-from persys_core.model.workload import Assignment, Intent, StatusRecord, Workload
+from persys_core.model.states import DesiredState, ObservedState, RestartPolicy, WorkloadStatus
+from persys_core.model.workload import Assignment, Intent, IntentAction, StatusRecord, Workload
 from persys_core.nodes.leaving import Leaving
 from persys_core.nodes.liveness import NodeCondition
 from persys_core.reconcile.observe import Sighting
@@ -94,6 +94,8 @@ class Situation:
     delete_sent: bool = False
     """A delete was sent and its time to take effect is not over."""
     leaving: Leaving = Leaving.STAYS
+    starting: bool = False
+    """It was sent to run, and its time to start is not over."""
     old_copy: bool = False
     """One of its volumes may still be written to by its old copy or by another workload."""
     held: bool = False
@@ -102,6 +104,8 @@ class Situation:
     """Its node beats, and its agent could not be called for the whole grace."""
     poll_due: bool = False
     """A call is open, and the agent was not asked about it lately."""
+    ended_early: bool = False
+    """It stopped by itself before it had run for long, or did not come to run in its time."""
 
 
 @frozen
@@ -171,6 +175,7 @@ class Circumstances:
     old_copy: bool = False
     held: bool = False
     uncallable: bool = False
+    stable_after: timedelta = timedelta(minutes=10)
 
 
 def assess(known: Known, around: Circumstances) -> Situation:
@@ -178,6 +183,7 @@ def assess(known: Known, around: Circumstances) -> Situation:
     workload, status, assignment = known.workload, known.status, known.assignment
     seen, now, timing = known.seen, around.now, around.timing
     last_sent = status.reapply.last_apply_at
+    overdue = last_sent is not None and now >= last_sent + around.apply_timeout
     intent = status.intent
     observed = seen.sighting.state if seen else ObservedState.UNKNOWN
     return Situation(
@@ -194,16 +200,48 @@ def assess(known: Known, around: Circumstances) -> Situation:
         retry_due=status.retry.next_at is None or status.retry.next_at <= now,
         reapply_due=_reapply_due(workload, status, now),
         within_missing_grace=last_sent is not None and now < last_sent + timing.missing_grace,
-        start_overdue=last_sent is not None and now >= last_sent + around.apply_timeout,
+        start_overdue=overdue and not _is_restarting(workload, seen, status),
         pinned=around.pinned,
         leaving=around.leaving,
+        starting=_is_starting(intent) and not overdue,
         old_copy=around.old_copy,
         held=around.held,
         uncallable=around.uncallable,
         recorded=_is_recorded(workload, status, seen, assignment),
         delete_sent=_delete_sent(status, now, timing),
         poll_due=intent is not None and now - _asked_at(intent, seen) >= timing.poll_interval,
+        ended_early=_ended_early(seen, status, now - around.stable_after, overdue=overdue),
     )
+
+
+def _is_restarting(workload: Workload, seen: Seen | None, status: StatusRecord) -> bool:
+    """Whether its runtime starts it again after an end, by its restart policy, for as long as that
+    takes: it was running, and nothing was sent since."""
+    pending = seen is not None and seen.sighting.state is ObservedState.PENDING
+    ran = status.status is WorkloadStatus.RUNNING and status.intent is None
+    return pending and ran and workload.spec.restart_policy not in (None, RestartPolicy.NO)
+
+
+def _ended_early(
+    seen: Seen | None, status: StatusRecord, stable_since: datetime, *, overdue: bool
+) -> bool:
+    """One that ran for long and stops is started again and nothing is counted: its budget is new.
+
+    What was never seen running counts only once its time to start is over, since some agents say
+    *stopped* before they have begun.
+    """
+    if seen is None or not seen.sighting.ended:
+        return False
+    if status.status is WorkloadStatus.RUNNING and status.intent is None:
+        return status.settled_since is not None and status.settled_since > stable_since
+    return overdue and _is_starting(status.intent)
+
+
+def _is_starting(intent: Intent | None) -> bool:
+    """Whether a call to run it was taken, and nothing was learnt of its outcome yet."""
+    if intent is None or intent.unanswered:
+        return False
+    return intent.action is IntentAction.APPLY_RUNNING
 
 
 def is_underway(intent: Intent, epoch: int, now: datetime) -> bool:

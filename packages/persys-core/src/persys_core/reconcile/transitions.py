@@ -132,6 +132,7 @@ def assigned(status: StatusRecord, now: datetime) -> StatusRecord:
         intent=None,
         updated_at=now,
         last_action="Assigned",
+        stopped_on="",
     )
 
 

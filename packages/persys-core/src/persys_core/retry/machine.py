@@ -40,6 +40,7 @@ from random import Random
 
 from attrs import evolve, frozen
 
+from persys_core.model.counted import counted
 from persys_core.model.event import capped
 from persys_core.model.ids import NodeId
 from persys_core.model.states import WorkloadStatus
@@ -259,7 +260,7 @@ def _give_up(case: _Case) -> Outcome:
         exhausted=True,
     )
     final = failure.kind is FailureKind.PERMANENT
-    why = "no retry can help" if final else f"given up after {attempts} attempts"
+    why = "no retry can help" if final else f"given up after {counted(attempts, 'attempt')}"
     text = capped(f"{why}: {failure.message}")
     reason = Reason(failure.code, text, _since(case, failure), retryable=False)
     return Outcome(state, Verdict.GIVEN_UP, WorkloadStatus.FAILED, reason)

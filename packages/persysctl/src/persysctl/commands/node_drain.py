@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from contextlib import suppress
 
 from persys_proto.control.v1 import control_pb2 as pb
 from persysctl.arguments import Verbs, add_wait_options, duration
 from persysctl.commands.node_answers import accepted, show_answer
 from persysctl.context import Context
 from persysctl.draining import DrainEnd, DrainLook, wait_for_drain
-from persysctl.errors import UsageError
+from persysctl.errors import CtlError, UsageError
 from persysctl.exit_codes import ExitCode
-from persysctl.output.draining import blocker_lines, count_of_workloads, progress_words
+from persysctl.output.draining import blocker_lines, left_words, orphan_words, progress_words
 from persysctl.output.structured import plain
+from persysctl.output.words import counted
 from persysctl.progress import progress
 from persysctl.wait import Outcome, Standing
 
@@ -60,12 +62,16 @@ async def _drain(context: Context, args: argparse.Namespace) -> ExitCode:
     node_id, request = args.node_id, _request(args)
     response = await context.client.operations.drain(request)
     accepted(node_id, response)
-    to_move = count_of_workloads(response.relocated_workloads)
+    to_move = counted(response.relocated_workloads, "workload")
     context.output.say(f"{node_id} is draining: {to_move} to move")
+    if response.replaced:
+        context.output.say(f"this order replaces the earlier one ({response.replaced})")
     value, code = plain(response), ExitCode.DONE
     if args.wait:
         code, look = await _wait(context, node_id, request.deadline_seconds)
         value["progress"] = plain(look.progress)
+        if look.end is DrainEnd.EMPTY:
+            await _tell_orphans(context, node_id)
     elif response.relocated_workloads:
         context.output.say(f"persysctl node status {node_id} says how far it is")
     if context.output.is_structured:
@@ -99,11 +105,18 @@ async def _wait(context: Context, node_id: str, deadline: int) -> tuple[ExitCode
     return _ended(context, node_id, look, seconds), look
 
 
+async def _tell_orphans(context: Context, node_id: str) -> None:
+    """Empty of what the records know; a scheduler that cannot say what else there is, does not."""
+    with suppress(CtlError):
+        drifts = await context.client.drifts(node_id=node_id)
+        if words := orphan_words(node_id, drifts.drifts):
+            context.output.terminal.note(words)
+
+
 def _ended(context: Context, node_id: str, look: DrainLook, seconds: float) -> ExitCode:
     match look.end:
         case DrainEnd.EMPTY:
-            moved = count_of_workloads(look.progress.moved)
-            context.output.say(f"{node_id} is empty: {moved} moved")
+            context.output.say(f"{node_id} is empty: {left_words(look.progress)}")
             return ExitCode.DONE
         case DrainEnd.ENDED:
             context.output.terminal.note(f"{node_id} is no longer being drained")
@@ -116,7 +129,7 @@ def _ended(context: Context, node_id: str, look: DrainLook, seconds: float) -> E
 def _left(node_id: str, look: DrainLook, seconds: float) -> Iterator[str]:
     """What has not left, why, and what can be done."""
     if look.end is DrainEnd.BLOCKED:
-        stays = count_of_workloads(look.progress.remaining)
+        stays = counted(look.progress.remaining, "workload")
         yield f"{node_id} cannot be emptied: no other node takes {stays} at present"
     else:
         seen = look.trouble or progress_words(look.progress)

@@ -72,6 +72,7 @@ def _tables(context: Context, found: Sequence[Planned]) -> Iterator[RenderableTy
         if each.plan is None:
             continue
         yield Text(clean(f"{each.workload_id} {_line(each.plan)}"))
+        yield from (Text(clean(f"{each.workload_id} {note}")) for note in each.plan.notes)
         if context.output.is_wide:
             yield Text("")
             yield from explanation_tables(each.plan.explanation, context.now(), wide=True)

@@ -34,12 +34,16 @@ def _pairs(summary: pb.GetClusterSummaryResponse) -> Iterator[tuple[str, str | T
         reason = f" ({summary.mode_reason})" if summary.mode_reason else ""
         style = "green" if summary.mode == "normal" else "red"
         yield "Mode", Text(f"{summary.mode}{reason}", style=style)
-    not_ready = f", {summary.not_ready_nodes} not ready" if summary.not_ready_nodes else ""
-    yield "Nodes", f"{summary.total_nodes}: {summary.ready_nodes} ready{not_ready}"
+    yield "Nodes", f"{summary.total_nodes}: {summary.ready_nodes} ready{_other_nodes(summary)}"
     yield "Workloads", _workloads(summary)
     if summary.instance_id:
         yield "Answered by", f"{summary.instance_id} ({summary.role or 'unknown role'})"
         yield "Leader", summary.leader_id or "nobody known"
+
+
+def _other_nodes(summary: pb.GetClusterSummaryResponse) -> str:
+    others = ((summary.draining_nodes, "draining"), (summary.not_ready_nodes, "not ready"))
+    return "".join(f", {count} {what}" for count, what in others if count)
 
 
 def _workloads(summary: pb.GetClusterSummaryResponse) -> str:

@@ -99,7 +99,7 @@ def _node_pairs(view: pb.NodeView, now: datetime) -> Iterator[tuple[str, str | T
     yield "Status reason", view.status_reason
     yield "Set by", view.status_updated_by
     yield "Set at", words.instant(view, "status_updated_at", now)
-    yield "Remarks", tables.remarks(view)
+    yield "Remarks", tables.remarks(view, taints=False)
     yield "Fenced", words.instant(view, "fenced_at", now)
     yield "Heartbeat", words.instant(view, "last_heartbeat", now)
     yield "Address", view.grpc_endpoint

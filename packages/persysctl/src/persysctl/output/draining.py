@@ -13,25 +13,48 @@ from rich.text import Text
 
 from persys_proto.control.v1 import control_pb2 as pb
 from persysctl.output import tables, words
+from persysctl.output.words import counted
 
-__all__ = ["blocker_lines", "count_of_workloads", "node_status", "progress_words"]
+__all__ = ["blocker_lines", "left_words", "node_status", "orphan_words", "progress_words"]
 
-
-def count_of_workloads(count: int) -> str:
-    """``1 workload``, ``2 workloads``."""
-    return f"{count} workload{'' if count == 1 else 's'}"
+_ORPHAN = "orphan_on_agent"
 
 
 def progress_words(progress: pb.GetDrainProgressResponse) -> str:
     """How far a drain is, in one line; what blocks it stands last, with a reason."""
-    total = progress.moved + progress.remaining
-    parts = [f"{progress.moved} of {total} moved"]
+    parts = [f"{progress.moved} of {_total(progress)} moved"]
+    if progress.stopped:
+        parts.append(f"{progress.stopped} stopped")
     if progress.moving:
         parts.append(f"{progress.moving} to be ended here")
     if progress.blocked:
         first = progress.blocked[0]
         parts.append(f"{len(progress.blocked)} cannot leave ({first.workload_id}: {first.reason})")
     return ", ".join(parts)
+
+
+def left_words(progress: pb.GetDrainProgressResponse) -> str:
+    """What became of all that was there."""
+    moved = f"{counted(progress.moved, 'workload')} moved"
+    if not progress.stopped:
+        return moved
+    return f"{moved}, {progress.stopped} stopped at the deadline without another place"
+
+
+def orphan_words(node_id: str, drifts: Iterable[pb.DriftView]) -> str:
+    """What runs on the node that nobody drains, since no record knows it; empty where nothing."""
+    count = sum(drift.type == _ORPHAN and drift.node_id == node_id for drift in drifts)
+    if not count:
+        return ""
+    verb = "runs" if count == 1 else "run"
+    return (
+        f"{counted(count, 'workload')} that no record assigns to {node_id} still {verb} there:"
+        f" persysctl drift list --node {node_id}"
+    )
+
+
+def _total(progress: pb.GetDrainProgressResponse) -> int:
+    return progress.moved + progress.stopped + progress.remaining
 
 
 def blocker_lines(progress: pb.GetDrainProgressResponse) -> list[str]:
@@ -57,7 +80,7 @@ def node_status(
 def _node_pairs(view: pb.NodeView, now: datetime) -> Iterator[tuple[str, str | Text]]:
     yield "Node", view.node_id
     yield "Status", tables.status_text(view.status)
-    if remarks := tables.remarks(view):
+    if remarks := tables.remarks(view, taints=False):
         yield "Remarks", remarks
     if view.taints:
         yield "Taints", ", ".join(map(tables.taint, view.taints))
@@ -71,7 +94,7 @@ def _drain(
         yield from _titled("Drain", [tables.pairs_table(_drain_pairs(progress, now))])
         return
     blocked = len(progress.blocked)
-    text = f"a drain would have to move {count_of_workloads(progress.remaining)}"
+    text = f"a drain would have to move {counted(progress.remaining, 'workload')}"
     yield Text("")
     yield Text(text + (f", {blocked} with no other place at present" if blocked else ""))
 
@@ -79,14 +102,16 @@ def _drain(
 def _drain_pairs(
     progress: pb.GetDrainProgressResponse, now: datetime
 ) -> Iterator[tuple[str, str | Text]]:
-    yield "Moved", f"{progress.moved} of {progress.moved + progress.remaining}"
+    yield "Moved", f"{progress.moved} of {_total(progress)}"
+    if progress.stopped:
+        yield "Stopped", f"{progress.stopped} at the deadline, without another place since"
     blocked = len(progress.blocked)
     yield "Remaining", f"{progress.remaining}" + (f", {blocked} cannot leave" if blocked else "")
     if progress.moving:
         yield "Old copies", f"{progress.moving} still to be ended here"
     if progress.HasField("deadline_at"):
         then = "is stopped" if progress.force else "stays"
-        yield "Deadline", f"{words.in_future(progress, 'deadline_at', now)}; what is left {then}"
+        yield "Deadline", f"{words.deadline(progress, 'deadline_at', now)}; what is left {then}"
 
 
 def _blockers(blocked: Iterable[pb.DrainBlocker]) -> RenderableType:

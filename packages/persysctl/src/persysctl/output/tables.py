@@ -120,7 +120,7 @@ def nodes(views: Sequence[pb.NodeView], now: datetime, *, wide: bool) -> Iterabl
     headers = ["ID", "STATUS", "CPU FREE", "MEMORY FREE", "HEARTBEAT"]
     if wide:
         headers += ["ADDRESS", "TYPES", "TAINTS", "LABELS"]
-    rows = [[*_node_cells(view, now, wide=wide), remarks(view)] for view in views]
+    rows = [[*_node_cells(view, now, wide=wide), remarks(view, taints=not wide)] for view in views]
     return [plain_table(*headers, "REMARKS", rows=rows)]
 
 
@@ -149,8 +149,9 @@ def taint(each: pb.NodeTaint) -> str:
     return f"{each.key}{value}:{each.effect or 'NoSchedule'}"
 
 
-def remarks(view: pb.NodeView) -> str:
-    """What an operator should know about a node: intent first, then trouble."""
+def remarks(view: pb.NodeView, *, taints: bool) -> str:
+    """What an operator should know about a node: intent first, with its taints where those do not
+    stand elsewhere, then trouble."""
     intent = [name for name in ("cordoned", "draining") if getattr(view, name)]
     reason = f" ({view.intent_reason})" if intent and view.intent_reason else ""
     fence = f" ({view.fence_reason})" if view.fence_reason else ""
@@ -158,7 +159,8 @@ def remarks(view: pb.NodeView) -> str:
     trouble += ["overcommitted"] if view.overcommitted else []
     if view.status not in ("Ready", "") and view.status_reason and not intent:
         trouble.append(view.status_reason)
-    return ", ".join([*([" and ".join(intent) + reason] if intent else []), *trouble])
+    marks = [f"taint {taint(each)}" for each in view.taints] if taints else []
+    return ", ".join([*([" and ".join(intent) + reason] if intent else []), *marks, *trouble])
 
 
 # ------------------------------------------------------------------------- events

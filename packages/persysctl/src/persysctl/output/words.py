@@ -21,6 +21,8 @@ __all__ = [
     "amount_of",
     "amounts",
     "clean",
+    "counted",
+    "deadline",
     "in_future",
     "instant",
     "pairs",
@@ -76,6 +78,19 @@ def in_future(message: Message, field: str, now: datetime) -> str:
         return NOTHING
     seconds = (moment - now).total_seconds()
     return f"in {_span(seconds)}" if seconds >= 1 else "now"
+
+
+def deadline(message: Message, field: str, now: datetime) -> str:
+    """``in 12s``, or ``passed 12s ago``; ``-`` where the instant is not set."""
+    moment = _datetime(message, field)
+    if moment is None or moment > now:
+        return in_future(message, field, now)
+    return f"passed {_span((now - moment).total_seconds())} ago"
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 workload``, ``2 workloads``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def instant(message: Message, field: str, now: datetime) -> str:

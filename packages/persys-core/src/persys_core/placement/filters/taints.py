@@ -52,12 +52,12 @@ class TaintFilter:
         return self._bearing(nodes, deterring=True)
 
     def detail(self, fleet: Fleet, row: int) -> str:
-        return ", ".join(sorted(map(_text, self._blocking_on(fleet, row))))
+        return ", ".join(sorted(map(str, self._blocking_on(fleet, row))))
 
     def summary(self, fleet: Fleet, rows: IntArray) -> str:
         """The most frequent taints, the most frequent first."""
         counts = Counter(
-            _text(taint) for row in rows.tolist() for taint in self._blocking_on(fleet, row)
+            str(taint) for row in rows.tolist() for taint in self._blocking_on(fleet, row)
         )
         return ", ".join(sorted(counts, key=lambda text: (-counts[text], text))[:_SHOWN])
 
@@ -76,8 +76,3 @@ class TaintFilter:
     def _blocking_on(self, fleet: Fleet, row: int) -> list[Taint]:
         taints = fleet.table.numbers(row).node.intent.taints
         return [taint for taint in taints if self._minds(taint, deterring=False)]
-
-
-def _text(taint: Taint) -> str:
-    value = f"={taint.value}" if taint.value else ""
-    return f"{taint.key}{value}:{taint.effect}"

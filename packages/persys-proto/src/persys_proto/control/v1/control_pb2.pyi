@@ -1514,6 +1514,7 @@ class GetClusterSummaryResponse(google.protobuf.message.Message):
     ROLE_FIELD_NUMBER: builtins.int
     LEADER_ID_FIELD_NUMBER: builtins.int
     WORKLOADS_BY_STATUS_FIELD_NUMBER: builtins.int
+    DRAINING_NODES_FIELD_NUMBER: builtins.int
     total_nodes: builtins.int
     ready_nodes: builtins.int
     not_ready_nodes: builtins.int
@@ -1537,6 +1538,8 @@ class GetClusterSummaryResponse(google.protobuf.message.Message):
     """
     role: builtins.str
     leader_id: builtins.str
+    draining_nodes: builtins.int
+    """Nodes that are being drained; they are neither ready_nodes nor not_ready_nodes."""
     @property
     def generated_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
@@ -1566,9 +1569,10 @@ class GetClusterSummaryResponse(google.protobuf.message.Message):
         role: builtins.str = ...,
         leader_id: builtins.str = ...,
         workloads_by_status: collections.abc.Mapping[builtins.str, builtins.int] | None = ...,
+        draining_nodes: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["generated_at", b"generated_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["age_seconds", b"age_seconds", "deleted_workloads", b"deleted_workloads", "failed_workloads", b"failed_workloads", "generated_at", b"generated_at", "instance_id", b"instance_id", "leader_id", b"leader_id", "mode", b"mode", "mode_reason", b"mode_reason", "not_ready_nodes", b"not_ready_nodes", "pending_workloads", b"pending_workloads", "ready_nodes", b"ready_nodes", "role", b"role", "running_workloads", b"running_workloads", "stale", b"stale", "store_revision", b"store_revision", "total_nodes", b"total_nodes", "total_workloads", b"total_workloads", "workloads_by_status", b"workloads_by_status"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["age_seconds", b"age_seconds", "deleted_workloads", b"deleted_workloads", "draining_nodes", b"draining_nodes", "failed_workloads", b"failed_workloads", "generated_at", b"generated_at", "instance_id", b"instance_id", "leader_id", b"leader_id", "mode", b"mode", "mode_reason", b"mode_reason", "not_ready_nodes", b"not_ready_nodes", "pending_workloads", b"pending_workloads", "ready_nodes", b"ready_nodes", "role", b"role", "running_workloads", b"running_workloads", "stale", b"stale", "store_revision", b"store_revision", "total_nodes", b"total_nodes", "total_workloads", b"total_workloads", "workloads_by_status", b"workloads_by_status"]) -> None: ...
 
 global___GetClusterSummaryResponse = GetClusterSummaryResponse
 
@@ -1670,11 +1674,16 @@ class DrainNodeResponse(google.protobuf.message.Message):
     MESSAGE_FIELD_NUMBER: builtins.int
     RELOCATED_WORKLOADS_FIELD_NUMBER: builtins.int
     NODE_FIELD_NUMBER: builtins.int
+    REPLACED_FIELD_NUMBER: builtins.int
     accepted: builtins.bool
     message: builtins.str
     relocated_workloads: builtins.int
     """How many workloads are to move. They are not gone yet when this is answered;
     GetDrainProgress says how far they are.
+    """
+    replaced: builtins.str
+    """Where the node was being drained already: what that order said and no longer
+    holds (deadline, force, reason), for people. Empty where nothing was replaced.
     """
     @property
     def node(self) -> global___NodeView: ...
@@ -1685,9 +1694,10 @@ class DrainNodeResponse(google.protobuf.message.Message):
         message: builtins.str = ...,
         relocated_workloads: builtins.int = ...,
         node: global___NodeView | None = ...,
+        replaced: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["node", b"node"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["accepted", b"accepted", "message", b"message", "node", b"node", "relocated_workloads", b"relocated_workloads"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["accepted", b"accepted", "message", b"message", "node", b"node", "relocated_workloads", b"relocated_workloads", "replaced", b"replaced"]) -> None: ...
 
 global___DrainNodeResponse = DrainNodeResponse
 
@@ -2907,6 +2917,7 @@ class PlanWorkloadResponse(google.protobuf.message.Message):
     EXPECTED_REVISION_FIELD_NUMBER: builtins.int
     NODE_ID_FIELD_NUMBER: builtins.int
     CHANGES_FIELD_NUMBER: builtins.int
+    NOTES_FIELD_NUMBER: builtins.int
     outcome: builtins.str
     """The word that ApplyWorkload would answer as its outcome."""
     revision_id: builtins.str
@@ -2932,6 +2943,12 @@ class PlanWorkloadResponse(google.protobuf.message.Message):
     def changes(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___FieldChange]:
         """What would change, field by field; empty where the outcome is Unchanged."""
 
+    @property
+    def notes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """What somebody might expect of the apply and it does not do, one text each: a
+        changed selector moves nothing that runs.
+        """
+
     def __init__(
         self,
         *,
@@ -2944,9 +2961,10 @@ class PlanWorkloadResponse(google.protobuf.message.Message):
         expected_revision: builtins.int = ...,
         node_id: builtins.str = ...,
         changes: collections.abc.Iterable[global___FieldChange] | None = ...,
+        notes: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["explanation", b"explanation"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["age_seconds", b"age_seconds", "changes", b"changes", "expected_revision", b"expected_revision", "explanation", b"explanation", "node_id", b"node_id", "outcome", b"outcome", "requested", b"requested", "revision_id", b"revision_id", "stale", b"stale"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["age_seconds", b"age_seconds", "changes", b"changes", "expected_revision", b"expected_revision", "explanation", b"explanation", "node_id", b"node_id", "notes", b"notes", "outcome", b"outcome", "requested", b"requested", "revision_id", b"revision_id", "stale", b"stale"]) -> None: ...
 
 global___PlanWorkloadResponse = PlanWorkloadResponse
 
@@ -3085,17 +3103,22 @@ class GetDrainProgressResponse(google.protobuf.message.Message):
     BLOCKED_FIELD_NUMBER: builtins.int
     DEADLINE_AT_FIELD_NUMBER: builtins.int
     FORCE_FIELD_NUMBER: builtins.int
+    STOPPED_FIELD_NUMBER: builtins.int
     moved: builtins.int
-    """Of those that were to leave when the drain began."""
+    """Of those that were to leave when the drain began. What was stopped is not among
+    them.
+    """
     remaining: builtins.int
     """What still has to leave, with what is blocked. A drain is done when remaining
     and moving are both zero.
     """
     moving: builtins.int
-    """Old copies that are still to be ended on the node; their workloads already
-    have another one.
+    """What is still to end on the node: old copies of workloads that have another one
+    already, and what is being stopped or deleted.
     """
     force: builtins.bool
+    stopped: builtins.int
+    """What a forced drain stopped at its deadline and no node has taken since."""
     @property
     def blocked(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___DrainBlocker]: ...
     @property
@@ -3111,9 +3134,10 @@ class GetDrainProgressResponse(google.protobuf.message.Message):
         blocked: collections.abc.Iterable[global___DrainBlocker] | None = ...,
         deadline_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         force: builtins.bool = ...,
+        stopped: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["deadline_at", b"deadline_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["blocked", b"blocked", "deadline_at", b"deadline_at", "force", b"force", "moved", b"moved", "moving", b"moving", "remaining", b"remaining"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["blocked", b"blocked", "deadline_at", b"deadline_at", "force", b"force", "moved", b"moved", "moving", b"moving", "remaining", b"remaining", "stopped", b"stopped"]) -> None: ...
 
 global___GetDrainProgressResponse = GetDrainProgressResponse
 

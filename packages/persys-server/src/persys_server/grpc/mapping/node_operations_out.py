@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from persys_core.control.answers import DrainProgress, NodeRemoval, NodeView
 from persys_core.control.requests import NodeLabelChange, NodeTaintChange
+from persys_core.model.counted import counted
 from persys_core.model.event import capped
+from persys_core.model.node import OperatorIntent, Taint
 from persys_core.model.states import TaintEffect
 from persys_proto.control.v1 import control_pb2 as pb
 from persys_server.grpc.mapping.fields import quoted
@@ -35,6 +37,7 @@ def drain_response(view: NodeView, progress: DrainProgress) -> pb.DrainNodeRespo
         message=_drain_words(progress),
         relocated_workloads=progress.remaining,
         node=node_view(view),
+        replaced=_replaced_words(view),
     )
 
 
@@ -52,6 +55,7 @@ def drain_progress(progress: DrainProgress) -> pb.GetDrainProgressResponse:
         ],
         deadline_at=timestamp(progress.deadline_at),
         force=progress.force,
+        stopped=progress.stopped,
     )
 
 
@@ -82,7 +86,7 @@ def _removal_words(node_id: str, removal: NodeRemoval) -> str:
 
 def taint_words(request: NodeTaintChange) -> str:
     """What a taint does from now on."""
-    value = f"={request.value}" if request.value else ""
+    mark = Taint(request.key, request.value, request.effect or TaintEffect.NO_SCHEDULE)
     match request.effect:
         case TaintEffect.NO_EXECUTE:
             then = "no work comes here that does not tolerate it, and what runs here moves away"
@@ -90,7 +94,7 @@ def taint_words(request: NodeTaintChange) -> str:
             then = "work that does not tolerate it comes here only if no other node takes it"
         case _:
             then = "no work comes here that does not tolerate it; what runs here stays"
-    return f"tainted {request.key}{value}:{request.effect}: {then}"
+    return f"tainted {mark}: {then}"
 
 
 def untaint_words(request: NodeTaintChange) -> str:
@@ -112,14 +116,27 @@ def label_deleted_words(request: NodeLabelChange, view: NodeView) -> str:
     return f"label {quoted(request.key)} is its agent's again: {quoted(under)}"
 
 
+def _replaced_words(view: NodeView) -> str:
+    """What an earlier order said; nothing where there was none, or it said the same."""
+    old, new = view.replaced, view.node.intent
+    if old is None or (_terms(old), old.reason) == (_terms(new), new.reason):
+        return ""
+    reason = f", reason {quoted(old.reason)}" if old.reason else ", no reason"
+    return f"{_terms(old)}{reason}"
+
+
+def _terms(intent: OperatorIntent) -> str:
+    order = intent.drain
+    if order is None or order.deadline_at is None:
+        return "no deadline"
+    then = "stopped" if order.force else "left in place"
+    return f"deadline {order.deadline_at:%Y-%m-%dT%H:%M:%SZ}, what is left then is {then}"
+
+
 def _drain_words(progress: DrainProgress) -> str:
     if not progress.remaining:
         return "draining: nothing has to move"
-    text = f"draining: {_workloads(progress.remaining)} to move"
+    text = f"draining: {counted(progress.remaining, 'workload')} to move"
     if progress.blocked:
         text += f", {len(progress.blocked)} with no other place at present"
     return text + "; GetDrainProgress says how far it is"
-
-
-def _workloads(count: int) -> str:
-    return "1 workload" if count == 1 else f"{count} workloads"

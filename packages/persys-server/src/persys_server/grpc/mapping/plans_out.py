@@ -25,4 +25,5 @@ def plan_response(plan: Plan, fresh: Freshness) -> pb.PlanWorkloadResponse:
             pb.FieldChange(field=change.field, old=change.old, new=change.new)
             for change in plan.changes
         ],
+        notes=plan.notes,
     )

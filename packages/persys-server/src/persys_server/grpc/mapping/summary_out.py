@@ -19,13 +19,15 @@ _PENDING = (
 
 
 def summary_response(summary: ClusterSummary, fresh: Freshness) -> pb.GetClusterSummaryResponse:
-    """The answer to GetClusterSummary. A node that is not Ready counts as not ready."""
+    """The answer to GetClusterSummary. A node is ready, draining or else not ready."""
     nodes, workloads = summary.nodes_by_status, summary.workloads_by_status
     total_nodes, ready = sum(nodes.values()), nodes.get(NodeStatus.READY, 0)
+    draining = nodes.get(NodeStatus.DRAINING, 0)
     return pb.GetClusterSummaryResponse(
         total_nodes=total_nodes,
         ready_nodes=ready,
-        not_ready_nodes=total_nodes - ready,
+        not_ready_nodes=total_nodes - ready - draining,
+        draining_nodes=draining,
         total_workloads=sum(workloads.values()),
         running_workloads=workloads.get(WorkloadStatus.RUNNING, 0),
         pending_workloads=_sum(workloads, _PENDING),

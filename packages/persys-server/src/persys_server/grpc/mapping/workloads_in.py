@@ -83,7 +83,8 @@ def plan_request(message: pb.PlanWorkloadRequest) -> PlanOne:
     fields = Fields()
     fields.amount("min_revision", message.min_revision, _MAX_REVISION, "")
     fields.amount("max_examples", message.max_examples, _MAX_EXAMPLES, "nodes")
-    wish = _wish(fields.inside("apply"), message.apply)
+    # Paths are those of the apply: whoever plans has written nothing but a workload.
+    wish = _wish(fields, message.apply)
     fields.finish()
     return PlanOne(wish, message.min_revision, message.max_examples or _DEFAULT_EXAMPLES)
 

@@ -9,7 +9,7 @@ asks for, is refused with status codes.
 from __future__ import annotations
 
 from persys_core.control.api import AdmissionApi, QueriesApi
-from persys_core.model.errors import NotFoundError, RefusedError
+from persys_core.model.errors import NotFoundError, RefusedError, StalePlanError
 from persys_core.model.spec import secret_values
 from persys_proto.control.v1 import control_pb2 as pb
 from persys_proto.control.v1 import control_pb2_grpc
@@ -39,6 +39,9 @@ class WorkloadRpcs(control_pb2_grpc.AgentControlServicer):
             request_secrets.set(secret_values(wish.spec))
         try:
             return apply_response(await self.admission.apply_workload(wish))
+        except StalePlanError as error:
+            # Nothing is wrong with the spec, and the contract has no word for it.
+            return pb.ApplyWorkloadResponse(success=False, error_message=str(error))
         except (NotFoundError, RefusedError) as error:
             return pb.ApplyWorkloadResponse(
                 success=False, failure_reason=pb.INVALID_SPEC, error_message=str(error)
