@@ -76,7 +76,7 @@ class NodeReach:
         self._uncalled.pop(node_id, None)
 
     def forget(self, node_id: NodeId) -> None:
-        """The node left the cluster."""
+        """The node left the cluster, or is back: nothing is held against it."""
         self.answered(node_id)
 
     def is_uncalled(self, node_id: NodeId) -> bool:

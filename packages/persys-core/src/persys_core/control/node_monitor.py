@@ -119,10 +119,13 @@ class NodeMonitor:
 
     def _follow(self, node_id: NodeId) -> None:
         condition = self._node_views.condition(node_id)
+        before = self._conditions.get(node_id)
+        if condition is NodeCondition.READY and before is not condition:
+            # Calls that failed while it was silent say nothing of the node that is back.
+            self._reach.forget(node_id)
         uncallable = self._reach.uncallable_since(node_id, len(self._view.all(Kind.NODE)))
         ready = condition is NodeCondition.READY
         self._feed.set_alive(node_id, alive=ready and uncallable is None)
-        before = self._conditions.get(node_id)
         self._conditions[node_id] = condition
         if before is condition or self.on_condition is None:
             return
