@@ -2,8 +2,10 @@
 
 from attrs import evolve
 
+from persys_core.control.requests import DrainNode, NodeIntentChange
 from persys_core.model.states import WorkloadType
 from persys_core.placement.explain import ReasonCode, Verdict
+from persys_core.sim.agent_settings import Latency
 from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
 from tests.builders import container, machine, running_cluster
@@ -105,3 +107,69 @@ async def test_halted_deferred_and_resting_are_explained(clock: VirtualClock) ->
         await driver.apply("job", container("exit0"))
         await driver.wait(minutes=3)
         assert (await queries.explain("job")).verdict is Verdict.NOT_NEEDED
+
+
+@virtual_time()
+async def test_what_leaves_a_drained_node_is_explained(clock: VirtualClock) -> None:
+    """Moving, blocked or pinned: each with what happens next, at every second of a drain."""
+    slow = evolve(machine("n2", cpu=1000), start=Latency.of(5))
+    async with running_cluster(clock, machine("n1")) as driver:
+        queries = driver.cluster.api().queries
+        local = {"persys.scheduling.persistence_class": "node-local"}
+        await driver.apply("moves", container(cpu=1000))
+        await driver.apply("large", container(cpu=2000))
+        await driver.apply("local", container(cpu=100, metadata=local))
+        await driver.wait(seconds=20)
+        driver.cluster.add_machine(slow)
+        await driver.wait(seconds=5)
+        await driver.cluster.api().nodes.drain(DrainNode(NodeIntentChange("n1", "new kernel")))
+        seen = set()
+        for _ in range(120):
+            await driver.wait(milliseconds=100)
+            explanation = await queries.explain("moves")
+            assert explanation.next_step
+            seen.add(explanation.verdict)
+            if explanation.verdict is Verdict.MOVING and explanation.node_id == "n2":
+                assert "from n1 to n2; the old copy runs on" in explanation.summary
+        assert seen >= {Verdict.MOVING, Verdict.PLACED}
+        large = await queries.explain("large")
+        assert (large.verdict, large.node_id) == (Verdict.DEFERRED, "n1")
+        assert "n1 is drained: new kernel; no other node takes it" in large.summary
+        assert "cpu" in large.summary
+        pinned = await queries.explain("local")
+        assert (pinned.verdict, pinned.reasons[0].code) == (Verdict.PINNED, "local_data")
+        assert "discard" in pinned.next_step
+
+
+@virtual_time()
+async def test_work_on_a_silent_node_is_explained(clock: VirtualClock) -> None:
+    """Before the grace is over, too, nothing is promised that will not happen."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        queries = driver.cluster.api().queries
+        local = {"persys.scheduling.persistence_class": "node-local"}
+        await driver.apply("free", container(cpu=100))
+        await driver.apply("local", container(cpu=100, metadata=local))
+        await driver.wait(seconds=20)
+        driver.cluster.machines.kill("n1")
+        await driver.wait(seconds=60)
+        free, local_one = await queries.explain("free"), await queries.explain("local")
+        assert (free.verdict, local_one.verdict) == (Verdict.MOVING, Verdict.PINNED)
+        assert "its workloads may move at" in free.summary
+        assert "comes back" in free.next_step
+        await driver.wait(minutes=5)
+        assert (await queries.explain("free")).verdict is Verdict.UNSCHEDULABLE
+        assert (await queries.explain("local")).verdict is Verdict.PINNED
+
+
+@virtual_time()
+async def test_an_agent_that_cannot_be_called_is_explained(clock: VirtualClock) -> None:
+    """Since when, and when it is tried again."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        driver.cluster.machines.network.cut("n1", to_node=True, from_node=False)
+        await driver.apply("w", container())
+        await driver.wait(seconds=30)
+        explanation = await driver.cluster.api().queries.explain("w")
+        assert explanation.verdict is Verdict.DEFERRED
+        assert "n1" in explanation.summary
+        assert explanation.since is not None
+        assert "tried again" in explanation.next_step

@@ -8,34 +8,20 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
+from persys_core.control.explaining_placed import ExplainingPlaced
 from persys_core.control.node_views import NodeViews
 from persys_core.control.placing import Placing
 from persys_core.control.view import ClusterView
 from persys_core.model.event import capped
-from persys_core.model.states import WorkloadStatus
 from persys_core.model.workload import Assignment, StatusRecord, Workload
 from persys_core.nodes.liveness import NodeCondition
-from persys_core.placement.explain import Explanation, ReasonCode, ReasonTally, Verdict
-from persys_core.placement.mismatch import HOW_TO_MOVE, mismatch
+from persys_core.placement.explain import Explanation, Verdict
 from persys_core.ports.clock import Clock
 from persys_core.reconcile.situation import Outlook, outlook_of
-from persys_core.volumes.claims import NEXT_STEPS
 
 __all__ = ["Explaining"]
-
-_NEXT_STEPS = {
-    WorkloadStatus.SCHEDULED: "the node's agent is starting it",
-    WorkloadStatus.UPDATING: "the new revision is being sent to the node's agent",
-    WorkloadStatus.RUNNING: "nothing: it runs as wished",
-}
-_PINNED = {
-    ReasonCode.LOCAL_DATA: "it goes on when its node is back; a retry that discards its local data"
-    " (persysctl retry workload --discard-local) starts it elsewhere without",
-    ReasonCode.VOLUME_HELD: "it goes on when its node is back; a fence of the node (persysctl node"
-    " fence), once it is really cut off, lets it start elsewhere",
-}
 
 
 @frozen
@@ -46,6 +32,11 @@ class Explaining:
     _placing: Placing
     _node_views: NodeViews
     _clock: Clock
+    _placed: ExplainingPlaced = field(init=False)
+
+    @_placed.default
+    def _make_placed(self) -> ExplainingPlaced:
+        return ExplainingPlaced(self._view, self._placing, self._node_views, self._clock)
 
     def explain(
         self,
@@ -84,7 +75,7 @@ class Explaining:
             return self._rests(outlook, status, assignment)
         if assignment is None or assignment.released:
             return self._unplaced(workload, status, max_examples)
-        return self._placed(workload, status, assignment)
+        return self._placed.explain(workload, status, assignment)
 
     def _watched(self, workload: Workload, assignment: Assignment | None) -> Explanation:
         assert workload.imported is not None, "this is a bug: only what was imported is watched"
@@ -157,71 +148,9 @@ class Explaining:
                 "now",
                 next_step="it is placed at the next look at what waits",
             )
+        if found.next_step:
+            return found
         return evolve(
             found,
             next_step="it is tried again as soon as capacity, a node, a label or a taint changes",
-        )
-
-    def _placed(
-        self, workload: Workload, status: StatusRecord, assignment: Assignment
-    ) -> Explanation:
-        condition = self._node_views.condition(assignment.node_id)
-        if condition is not NodeCondition.READY:
-            return self._on_silent_node(status, assignment)
-        if status.reason is not None and status.reason.code == ReasonCode.VOLUME_HELD:
-            return Explanation(
-                Verdict.DEFERRED,
-                status.reason.message,
-                assignment.node_id,
-                reasons=(ReasonTally(ReasonCode.VOLUME_HELD, 1, status.reason.message),),
-                next_step=NEXT_STEPS[ReasonCode.VOLUME_HELD],
-            )
-        if status.reason is not None and status.reason.code.startswith("resize:"):
-            code = status.reason.code.removeprefix("resize:")
-            known = ReasonCode(code) if code in set(ReasonCode) else ReasonCode.RESOURCE
-            return Explanation(
-                Verdict.DEFERRED,
-                status.reason.message,
-                assignment.node_id,
-                reasons=(ReasonTally(known, 1, status.reason.message),),
-                next_step="the new revision is sent as soon as the node has room",
-            )
-        if status.failure is not None and status.status is WorkloadStatus.RETRY_PENDING:
-            return Explanation(
-                Verdict.DEFERRED,
-                capped(f"{status.failure.code}: {status.failure.message}"),
-                assignment.node_id,
-                next_step="it is tried again when the next try is due",
-            )
-        next_step = _NEXT_STEPS.get(status.status, "the reconciler looks at it")
-        node = self._view.node(assignment.node_id)
-        if node is not None and (found := mismatch(node.value, workload.spec)):
-            return Explanation(
-                Verdict.PLACED,
-                capped(f"{assignment.reason}; it {found}"),
-                assignment.node_id,
-                next_step=f"{next_step}; {HOW_TO_MOVE}",
-            )
-        return Explanation(
-            Verdict.PLACED, assignment.reason, assignment.node_id, next_step=next_step
-        )
-
-    def _on_silent_node(self, status: StatusRecord, assignment: Assignment) -> Explanation:
-        health = self._node_views.health(assignment.node_id)
-        text = capped(f"node {assignment.node_id}: {health.reason}")
-        if status.reason is not None and status.reason.code in _PINNED:
-            code = ReasonCode(status.reason.code)
-            return Explanation(
-                Verdict.PINNED,
-                status.reason.message,
-                assignment.node_id,
-                reasons=(ReasonTally(code, 1, status.reason.message),),
-                next_step=_PINNED[code],
-            )
-        return Explanation(
-            Verdict.MOVING,
-            text,
-            assignment.node_id,
-            next_step="it goes on there if the node comes back; else it moves when its node's turn"
-            " comes, one lost node at a time",
         )
