@@ -132,6 +132,7 @@ ACTIONS: dict[Action, str] = {
     Action.ABANDON_DELETE: "leave a tombstone on the node and remove the records",
     Action.ASSIGN: "find it a node",
     Action.RECHARGE: "raise its share of its node, or wait for room",
+    Action.OUTGROW: "raise its share of its node or, without room, give that up for another node",
     Action.LEAVE: "move it, if another node takes it",
     Action.AWAIT_OLD_COPY: "wait until the old copy is confirmed gone",
     Action.UNASSIGN: "give the assignment back",

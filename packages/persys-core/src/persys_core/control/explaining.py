@@ -11,7 +11,7 @@ from datetime import datetime
 from attrs import evolve, frozen
 
 from persys_core.control.node_views import NodeViews
-from persys_core.control.placing import Placing
+from persys_core.control.placing import GROWS_NEXT, Placing
 from persys_core.control.view import ClusterView
 from persys_core.model.event import capped
 from persys_core.model.states import WorkloadStatus
@@ -176,7 +176,7 @@ class Explaining:
                 reasons=(ReasonTally(ReasonCode.VOLUME_HELD, 1, status.reason.message),),
                 next_step=NEXT_STEPS[ReasonCode.VOLUME_HELD],
             )
-        if status.reason is not None and status.reason.code.startswith("resize:"):
+        if status.reason is not None and status.waits_to_grow:
             code = status.reason.code.removeprefix("resize:")
             known = ReasonCode(code) if code in set(ReasonCode) else ReasonCode.RESOURCE
             return Explanation(
@@ -184,7 +184,7 @@ class Explaining:
                 status.reason.message,
                 assignment.node_id,
                 reasons=(ReasonTally(known, 1, status.reason.message),),
-                next_step="the new revision is sent as soon as the node has room",
+                next_step=GROWS_NEXT,
             )
         if status.failure is not None and status.status is WorkloadStatus.RETRY_PENDING:
             return Explanation(

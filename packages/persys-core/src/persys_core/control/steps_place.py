@@ -43,8 +43,14 @@ class PlaceSteps:
         # What found no place is woken by free capacity, not by a timer of its own.
         return AGAIN if placed else None
 
+    async def outgrow(self, case: Case) -> Next:
+        """Nothing of it runs on its node: the share grows there or, where it cannot, is given up
+        for one on a node that has room."""
+        _, _, refused = self._term.placing.into(case.transaction(), case.workload, case.status)
+        return await (self.assign(case) if refused is None else self.relocate(case))
+
     async def relocate(self, case: Case) -> Next:
-        """Its node is lost or gone: another one gets it, and the old one owes a delete."""
+        """Its node is lost, gone or too small: another one gets it, the old one owes a delete."""
         why = self._why(case)
         tx, status, explanation = self._term.placing.relocate(
             case.transaction(), case.workload, case.status, why
@@ -177,4 +183,9 @@ class PlaceSteps:
     def _why(self, case: Case) -> str:
         if case.situation.node is NodeCondition.GONE:
             return f"node {case.node_id} left the cluster"
+        if case.situation.node is NodeCondition.READY:
+            return (
+                f"node {case.node_id} has no room for the new revision, and nothing of the old one"
+                " runs there"
+            )
         return f"node {case.node_id} is lost: {self._term.node_views.health(case.node_id).reason}"

@@ -83,6 +83,13 @@ def _must_leave(s: Situation) -> bool:
     return s.leaving is Leaving.MOVES and not (s.pinned or s.starting)
 
 
+def _may_outgrow(s: Situation) -> bool:
+    """Its node holds too little for the new revision, and nothing keeps it there: neither a copy
+    of the old one, nor data, nor a call whose effect may not show yet."""
+    may_not_show_yet = s.observed is ObservedState.MISSING and s.within_missing_grace
+    return s.charge is Charge.SHORT and _AT_REST(s) and not s.pinned and not may_not_show_yet
+
+
 def _ended_well(s: Situation) -> bool:
     return s.observed is ObservedState.COMPLETED and s.revision_matches
 
@@ -207,6 +214,18 @@ RUN_RULES: tuple[Rule, ...] = (
         _RUNS_AS_WISHED,
         Action.SETTLE,
         "it runs as wished, and the record does not say so yet",
+    ),
+    Rule(
+        "run-outgrown-look",
+        lambda s: _may_outgrow(s) and not s.confirmed,
+        Action.INQUIRE,
+        "where the old revision runs on it stays, so its end is asked for",
+    ),
+    Rule(
+        "run-outgrown",
+        _may_outgrow,
+        Action.OUTGROW,
+        "nothing of it runs there, so another node may take the new revision",
     ),
     Rule(
         "run-resize",

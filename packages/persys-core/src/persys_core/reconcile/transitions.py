@@ -152,8 +152,7 @@ def unassigned(status: StatusRecord, reason: Reason, now: datetime) -> StatusRec
 
 def resized(status: StatusRecord, now: datetime) -> StatusRecord:
     """The ledger holds what the new revision asks; a reason why it did not is gone."""
-    waited = status.reason is not None and status.reason.code.startswith("resize:")
-    if not waited:
+    if not status.waits_to_grow:
         return status
     return evolve(status, status=WorkloadStatus.UPDATING, reason=None, updated_at=now)
 

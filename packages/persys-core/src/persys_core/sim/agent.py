@@ -258,6 +258,11 @@ class AgentModel:
         self.catch_up(now)
         return self._runtime.running()
 
+    def is_at_rest(self, workload_id: WorkloadId, now: datetime) -> bool:
+        """Whether nothing of it runs at ``now``, nor is about to by the runtime's own doing."""
+        self.catch_up(now)
+        return self._runtime.is_at_rest(workload_id)
+
     def volumes(self, now: datetime) -> frozenset[str]:
         """The volumes that have data on the node at ``now``, as ``driver:name``."""
         self.catch_up(now)

@@ -156,6 +156,11 @@ class Runtime:
             if found.phase is Phase.RUNNING
         }
 
+    def is_at_rest(self, workload_id: WorkloadId) -> bool:
+        """Whether it neither runs nor is about to be started again by its restart policy."""
+        found = self.objects.get(workload_id)
+        return found is None or found.phase not in (Phase.RUNNING, Phase.RESTARTING)
+
     def _exit(self, found: RuntimeObject, life: int, now: datetime) -> None:
         if found.life != life or found.phase is not Phase.RUNNING:
             return

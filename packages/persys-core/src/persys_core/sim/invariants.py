@@ -52,7 +52,8 @@ class Scene:
     """Everything that a checker may look at.
 
     ``was_lost_at``: when a node that had been lost was last heard again. ``running``: what really
-    runs on each machine, as far as the journals were read. ``exits``: the
+    runs on each machine, as far as the journals were read; ``ended_at``: when it last stopped
+    doing so. ``exits``: the
     (node, workload, revision) that once ended with code 0. ``strays``: the (node, workload) at
     which a message arrived that nobody waited for any more; agents cannot tell such a message
     from a wanted one, so what it leaves behind is no fault of the scheduler.
@@ -65,8 +66,11 @@ class Scene:
     now: Callable[[], datetime]
     left_alone_until: Callable[[NodeId], datetime | None]
     """Until when the leader spares an agent that did not answer it."""
+    is_at_rest: Callable[[NodeId, WorkloadId], bool]
+    """Whether nothing of a workload runs on a machine, nor will by the machine's own doing."""
     was_lost_at: dict[NodeId, datetime] = field(factory=dict)
     running: dict[NodeId, dict[WorkloadId, RevisionId]] = field(factory=dict)
+    ended_at: dict[tuple[NodeId, WorkloadId], datetime] = field(factory=dict)
     exits: set[tuple[NodeId, WorkloadId, RevisionId]] = field(factory=set)
     strays: set[tuple[NodeId, WorkloadId]] = field(factory=set)
 

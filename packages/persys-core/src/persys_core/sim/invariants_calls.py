@@ -24,6 +24,8 @@ from persys_core.model.workload import (
     Tombstone,
 )
 from persys_core.nodes.liveness import lost_at
+from persys_core.placement.demand import charge_for
+from persys_core.placement.request import PlacementRequest
 from persys_core.ports.agents import ApplyRequest, DeleteRequest
 from persys_core.ports.cluster_store import Key, Record
 from persys_core.retry.failure import is_node_bound
@@ -243,6 +245,7 @@ def _grave_without_cause(scene: Scene, step: Step, grave: Tombstone) -> Iterator
         or _is_to_be_left(scene, grave.node_id)
         or _had_ended(step, grave)
         or _failed_there(step, grave)
+        or _outgrew_its_node(scene, step, grave)
     )
     if not caused:
         yield Finding(
@@ -292,6 +295,34 @@ def _failed_there(step: Step, grave: Tombstone) -> bool:
         and after.retry.avoid_node_id == grave.node_id
         for _, after in _status_changes(step)
     )
+
+
+def _outgrew_its_node(scene: Scene, step: Step, grave: Tombstone) -> bool:
+    """Its user changed it, its share there is too small for that, and its old revision does not
+    run there, or did not a moment ago. Then nothing that runs is deleted for it."""
+    workload, node = scene.mirror.workload(grave.workload_id), scene.mirror.node(grave.node_id)
+    held = _given_up(step, grave)
+    if workload is None or node is None or held is None:
+        return False
+    fits = charge_for(PlacementRequest.of(workload), node).fits_in(held.charged)
+    return not fits and _rested_just_now(scene, step.at, grave)
+
+
+def _given_up(step: Step, grave: Tombstone) -> Assignment | None:
+    """The assignment that the tombstone takes the place of."""
+    for change in step.touched:
+        before = change.before
+        if isinstance(before, Assignment) and before.workload_id == grave.workload_id:
+            return before if before.node_id == grave.node_id else None
+    return None
+
+
+def _rested_just_now(scene: Scene, at: datetime, grave: Tombstone) -> bool:
+    """Agents may start again by themselves what rested when they were asked about it."""
+    if grave.workload_id not in scene.running.get(grave.node_id, {}):
+        return True
+    ended_at = scene.ended_at.get((grave.node_id, grave.workload_id))
+    return ended_at is not None and at - ended_at <= _COMMIT_TRAVELS
 
 
 def _stop_without_cause(scene: Scene, step: Step, after: StatusRecord) -> Iterator[Finding]:

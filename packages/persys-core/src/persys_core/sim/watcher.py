@@ -77,6 +77,7 @@ class Watcher:
             cluster.config,
             cluster.clock.now,
             self._left_alone_until,
+            self._is_at_rest,
         )
         self.finding: Finding | None = None
         self.found = asyncio.Event()
@@ -195,6 +196,10 @@ class Watcher:
             if replica.is_up and replica.scheduler.is_leader:
                 return replica.scheduler.reach.blocked_until(node_id)
         return None
+
+    def _is_at_rest(self, node_id: NodeId, workload_id: WorkloadId) -> bool:
+        model = self._cluster.machines.find(node_id)
+        return model is None or model.is_at_rest(workload_id, self._clock.now())
 
     def _judge_silence(self, step: Step) -> None:
         for change in step.touched if self._is_silent else ():
