@@ -404,6 +404,26 @@ async def test_a_duplicate_goes_only_under_delete(
 
 
 @virtual_time()
+async def test_a_second_copy_stays_while_the_node_of_the_first_is_silent(
+    clock: VirtualClock,
+) -> None:
+    """What was last seen to run there may be gone by now, and this the only copy (simulator)."""
+    async with _one_running(clock, machine, _policy(DELETE)) as driver:
+        driver.cluster.add_machine(machine("n2"))
+        await driver.wait(seconds=10)
+        revision = (await driver.view("w")).workload.revision_id
+        driver.cluster.machines.kill("n1")
+        await driver.wait(seconds=45)
+        _sneak(driver, "n2", "w", revision=revision)
+        await driver.wait(minutes=2)
+        assert (await driver.node_of("w"), driver.calls("delete", "w", "n2")) == ("n1", 0)
+        assert "silent" in _records(driver)[0].last_error
+        driver.cluster.machines.revive("n1")
+        await driver.wait(minutes=2)
+        assert (_runs(driver, "n1"), _runs(driver, "n2")) == ({"w"}, set())
+
+
+@virtual_time()
 async def test_a_new_leader_does_not_tell_again(clock: VirtualClock) -> None:
     """The record says that it was told; a replica that takes over keeps it and is silent."""
     async with running_cluster(clock, existing_agent("n1"), replicas=2) as driver:
