@@ -41,6 +41,7 @@ __all__ = [
     "careless",
     "rogue",
     "running_workload",
+    "without_drifts",
     "without_intents",
     "write",
 ]
@@ -52,6 +53,7 @@ CALM = Scenario(
     duration=timedelta(minutes=4),
     faults_per_minute=0,
 )
+NOTHING = Commit((), (), "nothing")
 Spoil = Callable[[Stage], None]
 
 
@@ -90,6 +92,12 @@ def careless(commit: Commit) -> Commit:
 def without_intents(commit: Commit) -> Commit:
     """As a scheduler would commit that sends first and writes later."""
     return Commit(commit.expects, tuple(map(_without_intent, commit.writes)), commit.token)
+
+
+def without_drifts(commit: Commit) -> Commit:
+    """As a scheduler would commit that sees no orphans: neither drifts nor what remedies them."""
+    kept = tuple(each for each in commit.writes if each.key.kind is not Kind.DRIFT)
+    return Commit(commit.expects, kept, commit.token) if kept == commit.writes else NOTHING
 
 
 def rogue(at: timedelta, act: Callable[[Stage], None]) -> Spoil:

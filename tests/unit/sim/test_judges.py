@@ -12,6 +12,7 @@ from persys_core.control.config import SchedulerConfig
 from persys_core.memory.cluster_store import MemoryClusterBackend
 from persys_core.memory.liveness import MemoryLiveness
 from persys_core.model.cluster import ClusterMarker
+from persys_core.model.drift import DriftRecord, DriftType
 from persys_core.model.node import OperatorIntent
 from persys_core.model.resources import Resources
 from persys_core.model.spec import spec_revision
@@ -25,6 +26,7 @@ from persys_core.sim.invariants import Scene
 from persys_core.sim.invariants_calls import wanted
 from persys_core.sim.invariants_ledger import capacity
 from persys_core.sim.invariants_liveness import Overdue, unsettled
+from persys_core.sim.invariants_orphans import orphans_left
 from persys_core.sim.journal_reader import one_copy
 from persys_core.sim.mirror import Mirror, Step
 from persys_core.sim.wishes import ABSENT, Wish, Wishes
@@ -262,6 +264,21 @@ async def test_being_unsettled_is_excused_for_three_intervals(clock: VirtualCloc
     await clock.sleep(timedelta(seconds=1))
     count, findings = overdue.look()
     assert (count, len(findings)) == (1, 1)
+
+
+@virtual_time()
+async def test_drifts_and_orphans_go_together(clock: VirtualClock) -> None:
+    """Rule 8: no orphan without its drift, and no drift without its orphan."""
+    court = Court(clock)
+    court.open_node()
+    court.place(500)
+    court.put((Key.tombstone("n1", "v"), Tombstone("n1", "v", "u", "r", Resources(), START)))
+    there = (("n1", "w"), ("n1", "v"), ("n1", "x"))
+    assert len(texts(orphans_left(court.scene, there))) == 1
+    drift = DriftRecord("n1", "x", DriftType.ORPHAN_ON_AGENT, START)
+    court.put((Key.drift("n1", "x", DriftType.ORPHAN_ON_AGENT), drift))
+    assert not texts(orphans_left(court.scene, there))
+    assert len(texts(orphans_left(court.scene, there[:2]))) == 1
 
 
 @virtual_time()

@@ -29,7 +29,7 @@ from persys_core.sim.agent_reconcile import LocalLoop
 from persys_core.sim.agent_reports import NewestTask, heartbeat_report, with_newest_task
 from persys_core.sim.agent_runtime import Phase, Runtime
 from persys_core.sim.agent_settings import AgentSettings
-from persys_core.sim.agent_store import AgentStore
+from persys_core.sim.agent_store import AgentStore, Row
 from persys_core.sim.agent_tasks import APPLY_TASK, DELETE_TASK, AgentTask, Done, TaskQueue
 from persys_core.sim.agent_usage import node_usage, workload_usage
 from persys_core.sim.rng import stream
@@ -196,6 +196,21 @@ class AgentModel:
             sequence=self._sequence if settings.sends_boot_id else 0,
             sent_at=now,
         )
+
+    # --- what somebody at the machine can do
+
+    def rows(self, now: datetime) -> tuple[Row, ...]:
+        """What the agent has on its disk, in the order of ids."""
+        self.catch_up(now)
+        return tuple(self._store.in_order())
+
+    def remove_below(self, workload_id: WorkloadId, now: datetime) -> None:
+        """Remove the runtime's object without a word to the agent (``docker rm``)."""
+        self._runtime.remove(workload_id, self.catch_up(now))
+
+    def stop_below(self, workload_id: WorkloadId, now: datetime) -> None:
+        """Stop the runtime's object without a word to the agent (``docker stop``)."""
+        self._runtime.stop(workload_id, self.catch_up(now))
 
     # --- the machine
 

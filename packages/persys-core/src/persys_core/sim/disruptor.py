@@ -17,9 +17,11 @@ from persys_core.ports.cluster_store import Snapshot
 from persys_core.sim.agent_settings import AgentSettings, Latency
 from persys_core.sim.cluster import Replica
 from persys_core.sim.faults import LinkFaults, Network
+from persys_core.sim.rng import stream
 from persys_core.sim.scenario import Fault, FaultKind
 from persys_core.sim.stage import Stage
 from persys_core.sim.store_faults import FaultyStore, StoreFaults, StoreWeather
+from persys_core.sim.tampering import Tamperer
 
 __all__ = ["Disruptor"]
 
@@ -31,10 +33,16 @@ class Disruptor:
     """The hand that breaks and mends. ``counts``: the faults that began, by kind."""
 
     stage: Stage
+    tamperer: Tamperer = field(init=False)
     counts: Counter[FaultKind] = field(factory=Counter)
     _held: Counter[tuple[str, str]] = field(factory=Counter)
     _lost: Snapshot | None = None
     _over: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        stage = self.stage
+        chance = stream(stage.scenario.seed, "tampering")
+        self.tamperer = Tamperer(stage.watcher.scene, stage.history, chance)
 
     async def run(self, faults: list[Fault]) -> None:
         """Let each fault begin and end at its time."""
@@ -88,6 +96,10 @@ class Disruptor:
             return self._on_node(fault, self._pick_node(fault))
         if fault.kind in _STORE_KINDS:
             return self._on_store(fault)
+        if fault.kind in _DRIFTS:
+            node = self._pick_node(fault)
+            model = self.stage.cluster.machines.model(node)
+            return node, lambda: self.tamperer.tamper(fault.kind, model), _nothing
         if fault.kind is FaultKind.NETWORK:
             network = self.stage.cluster.machines.network
             rough = _rough_links(fault.strength)
@@ -211,6 +223,12 @@ _NODE_KINDS = (
     FaultKind.NODE_RESIZED,
     FaultKind.NODE_PAUSE,
     *_CUTS,
+)
+_DRIFTS = (
+    FaultKind.DRIFT_VANISHED,
+    FaultKind.DRIFT_APPEARED,
+    FaultKind.DRIFT_REVISION,
+    FaultKind.DRIFT_STATE,
 )
 _STORE_KINDS = (
     FaultKind.STORE_AWAY,

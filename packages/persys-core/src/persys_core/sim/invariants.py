@@ -53,10 +53,11 @@ class Scene:
 
     ``was_lost_at``: when a node that had been lost was last heard again. ``running``: what really
     runs on each machine, as far as the journals were read; ``ended_at``: when it last stopped
-    doing so. ``exits``: the
-    (node, workload, revision) that once ended with code 0. ``strays``: the (node, workload) at
-    which a message arrived that nobody waited for any more; agents cannot tell such a message
-    from a wanted one, so what it leaves behind is no fault of the scheduler.
+    doing so. ``listings``: how often in a row each node said that it has what is neither assigned
+    to it nor owed there. ``exits``: the (node, workload, revision) that once ended with code 0.
+    ``strays``: the (node, workload) at which a message arrived that nobody waited for any more;
+    agents cannot tell such a message from a wanted one, so what it leaves behind is no fault of
+    the scheduler.
     """
 
     mirror: Mirror
@@ -71,6 +72,7 @@ class Scene:
     was_lost_at: dict[NodeId, datetime] = field(factory=dict)
     running: dict[NodeId, dict[WorkloadId, RevisionId]] = field(factory=dict)
     ended_at: dict[tuple[NodeId, WorkloadId], datetime] = field(factory=dict)
+    listings: dict[NodeId, dict[WorkloadId, int]] = field(factory=dict)
     exits: set[tuple[NodeId, WorkloadId, RevisionId]] = field(factory=set)
     strays: set[tuple[NodeId, WorkloadId]] = field(factory=set)
 

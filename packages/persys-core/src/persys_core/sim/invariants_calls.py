@@ -30,6 +30,7 @@ from persys_core.ports.agents import ApplyRequest, DeleteRequest
 from persys_core.ports.cluster_store import Key, Record
 from persys_core.retry.failure import is_node_bound
 from persys_core.sim.invariants import Finding, Rule, Scene
+from persys_core.sim.invariants_orphans import is_orphan_to_delete
 from persys_core.sim.mirror import Step, Touched
 
 __all__ = [
@@ -246,6 +247,7 @@ def _grave_without_cause(scene: Scene, step: Step, grave: Tombstone) -> Iterator
         or _had_ended(step, grave)
         or _failed_there(step, grave)
         or _outgrew_its_node(scene, step, grave)
+        or is_orphan_to_delete(scene, step.at, grave)
     )
     if not caused:
         yield Finding(

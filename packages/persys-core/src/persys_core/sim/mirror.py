@@ -108,6 +108,11 @@ class Mirror:
     def assignment(self, workload_id: WorkloadId) -> Assignment | None:
         return cast("Assignment | None", self._value(Kind.ASSIGNMENT, workload_id))
 
+    def is_assigned(self, workload_id: WorkloadId, node_id: NodeId) -> bool:
+        """Whether the workload belongs to the node, its share given back or not."""
+        assignment = self.assignment(workload_id)
+        return assignment is not None and assignment.node_id == node_id
+
     def allocation(self, node_id: NodeId) -> Allocation:
         """The node's ledger as recorded; an empty one where there is none."""
         return cast("Allocation | None", self._value(Kind.ALLOCATION, node_id)) or Allocation(

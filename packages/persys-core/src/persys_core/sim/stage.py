@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from persys_core.control.answers import HeartbeatAnswer, RegisterAnswer
+from persys_core.control.config import SchedulerConfig
 from persys_core.control.requests import Heartbeat, RegisterNode
 from persys_core.model.ids import NodeId
 from persys_core.ports.agents import Agents
@@ -52,7 +53,11 @@ class Stage:
         self._tasks: set[asyncio.Task[None]] = set()
         self._chance = stream(scenario.seed, "stage")
         self.cluster = SimulatedCluster(
-            clock, scenario.seed, wrap_store=self._wrap_store, wrap_agents=self._wrap_agents
+            clock,
+            scenario.seed,
+            SchedulerConfig(orphan_policy=scenario.policy()),
+            wrap_store=self._wrap_store,
+            wrap_agents=self._wrap_agents,
         )
         self.wishes = Wishes()
         self.watcher = Watcher(self.cluster, self.wishes, self.history)
@@ -88,6 +93,8 @@ class Stage:
 
     async def _beat(self, beat: Heartbeat) -> HeartbeatAnswer:
         self.watcher.hears(beat.node_id)
+        if beat.boot_id:
+            self.watcher.listed(beat.node_id, beat.reports)
         return await self.door.call(lambda s: s.admission.heartbeat(beat))
 
     def store_of(self, replica: Replica) -> FaultyStore:

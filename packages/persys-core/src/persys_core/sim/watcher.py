@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from persys_core.model.ids import NodeId, WorkloadId
 from persys_core.model.node import Node
+from persys_core.model.observation import AgentReport
 from persys_core.ports.agents import (
     Agents,
     ApplyOutcome,
@@ -162,9 +163,16 @@ class Watcher:
         """A call about a workload came back."""
         self._history.add("answer", (workload_id, node_id), described_outcome(outcome))
 
-    def listed(self) -> None:
-        """A node was listed."""
-        self.counts["agent_lists"] += 1
+    def listed(self, node_id: NodeId, reports: Iterable[AgentReport]) -> None:
+        """A node says all that it has, in a list or in a full heartbeat."""
+        mirror, listings = self.scene.mirror, self.scene.listings.setdefault(node_id, {})
+        strangers = [
+            report.workload_id
+            for report in reports
+            if mirror.tombstone(node_id, report.workload_id) is None
+            and not mirror.is_assigned(report.workload_id, node_id)
+        ]
+        self.scene.listings[node_id] = {each: listings.get(each, 0) + 1 for each in strangers}
 
     # What the store tells
 
@@ -254,8 +262,11 @@ class WatchedAgents:
 
     async def list(self, node: Node, timeout: timedelta) -> ListOutcome:
         """As the port says."""
-        self._watcher.listed()
-        return await self._agents.list(node, timeout)
+        self._watcher.counts["agent_lists"] += 1
+        outcome = await self._agents.list(node, timeout)
+        if isinstance(outcome, Sequence):
+            self._watcher.listed(node.id, outcome)
+        return outcome
 
     async def last_error(self, node: Node, workload_id: WorkloadId, timeout: timedelta) -> str:
         """As the port says."""

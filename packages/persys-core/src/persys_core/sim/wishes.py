@@ -82,8 +82,9 @@ class Wishes:
         return workload_id in self._forced
 
     def wants_delete(self, workload_id: WorkloadId) -> bool:
-        """Whether its user asked for the deletion of the workload, or of the life before."""
-        return any(
+        """Whether its user asked for the deletion of the workload, or of the life before. What
+        nobody ever named is nobody's to delete."""
+        return workload_id in self._workloads and any(
             wish is ABSENT or wish.desired_state is DesiredState.DELETED
             for wish in self.possible(workload_id)
         )
