@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import timedelta
 
+import pytest
 from attrs import evolve
 
 from persys_core.model.ids import StoreRevision
@@ -30,6 +31,8 @@ from persys_core.ports.cluster_store import (
     WatchEvent,
     Write,
 )
+from persys_core.sim.invariants import Rule
+from persys_core.sim.report import SimulationError
 from persys_core.sim.runner import run_scenario
 from persys_core.sim.scenario import Scenario
 from persys_core.sim.stage import Stage
@@ -41,6 +44,7 @@ __all__ = [
     "careless",
     "rogue",
     "running_workload",
+    "violated",
     "without_drifts",
     "without_intents",
     "write",
@@ -130,6 +134,13 @@ def running_workload(stage: Stage) -> StatusRecord:
 def calm_run(spoil: Spoil = lambda stage: None, scenario: Scenario = CALM) -> None:
     """A run without faults, but for what ``spoil`` does."""
     run_scenario(scenario, spoil=spoil)
+
+
+def violated(run: Callable[[], object]) -> Rule:
+    """The rule that ``run`` violates."""
+    with pytest.raises(SimulationError) as caught:
+        run()
+    return caught.value.finding.rule
 
 
 def _without_intent(each: Write) -> Write:

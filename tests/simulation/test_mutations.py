@@ -27,7 +27,6 @@ from persys_core.ports.agents import Accepted, ApplyOutcome, ApplyRequest
 from persys_core.ports.cluster_store import Delete, Key, Kind, Put
 from persys_core.ports.observer import Metric
 from persys_core.sim.invariants import Rule
-from persys_core.sim.report import SimulationError
 from persys_core.sim.runner import run_scenario
 from persys_core.sim.scenario import FaultKind, Scenario
 from persys_core.sim.stage import Stage
@@ -39,19 +38,13 @@ from tests.simulation.spoilers import (
     careless,
     rogue,
     running_workload,
+    violated,
     without_drifts,
     without_intents,
     write,
 )
 
 MIDWAY = timedelta(minutes=2)
-
-
-def violated(run: Callable[[], object]) -> Rule:
-    """The rule that ``run`` violates."""
-    with pytest.raises(SimulationError) as caught:
-        run()
-    return caught.value.finding.rule
 
 
 def violated_by(act: Callable[[Stage], None]) -> Rule:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 
 from attrs import define, evolve, field
 
@@ -71,11 +72,29 @@ class Disruptor:
         await self.stage.clock.sleep(fault.at)
         if self._is_over():
             return
-        begun = self._begin(fault)
-        if begun is None:
-            return
-        self.counts[fault.kind] += 1
-        part, begin, end = begun
+        if fault.kind is FaultKind.MASS_LOSS:
+            self.counts[fault.kind] += 1
+            await self._lose_many(fault)
+        elif (begun := self._begin(fault)) is not None:
+            self.counts[fault.kind] += 1
+            await self._last(fault, *begun)
+
+    async def _lose_many(self, fault: Fault) -> None:
+        """From some machine on, a third of them or more; they come back one after the other."""
+        nodes = self.stage.nodes()
+        first, count = (
+            int(fault.pick * len(nodes)),
+            round(len(nodes) * (1 + 2 * fault.strength) / 3),
+        )
+        kind = FaultKind.CUT if int(fault.strength * 10) % 2 else FaultKind.NODE_KILL
+        async with asyncio.TaskGroup() as group:
+            for number, node in enumerate((nodes[first:] + nodes[:first])[:count]):
+                late = timedelta(seconds=number * 10 * fault.pick)
+                one = evolve(fault, kind=kind, length=fault.length + late)
+                group.create_task(self._last(one, *self._on_node(one, node)))
+
+    async def _last(self, fault: Fault, part: str, begin: _Effect, end: _Effect) -> None:
+        """Let a fault of one part begin, and end in its time."""
         name = (str(_part_of(fault.kind)), part)
         self.stage.history.add("fault", (part,), f"{fault.kind} for {fault.length}")
         self._held[name] += 1

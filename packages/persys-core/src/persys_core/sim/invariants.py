@@ -36,6 +36,7 @@ class Rule(StrEnum):
     LIVENESS = "8-liveness"
     STEADY = "9-steady-is-silent"
     NO_BUGS = "10-no-bugs"
+    EVICTIONS = "11-evictions"
 
 
 @frozen

@@ -136,11 +136,10 @@ class Run:
         while True:
             await self._clock.sleep(READ_INTERVAL)
             passed += READ_INTERVAL
+            self._watcher.look()
             if passed >= CHECK_INTERVAL:
                 passed = timedelta(0)
                 self._watcher.check_in_full()
-            else:
-                self._watcher.read_journals()
 
     # The quiet end
 
@@ -255,6 +254,7 @@ class Run:
             "deeds": people.accepted + people.refused + people.unanswered,
             "deeds_refused": people.refused,
             "deeds_unanswered": people.unanswered,
+            "mass_losses": self._watcher.evictions.losses,
             "strays": len(self._watcher.scene.strays),
             "settled_after": round(self._settled_after.total_seconds()),
             "history_lines": self._stage.history.length,

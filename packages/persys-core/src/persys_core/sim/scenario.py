@@ -53,6 +53,8 @@ class FaultKind(StrEnum):
     NODE_JOINS = "node_joins"
     NODE_RESIZED = "node_resized"
     """The machine comes back larger or smaller."""
+    MASS_LOSS = "mass_loss"
+    """A third of all machines or more are cut off or lose power at once."""
     DRIFT_VANISHED = "drift_vanished"
     """Somebody at a machine removes a workload, past the scheduler and perhaps past the agent."""
     DRIFT_APPEARED = "drift_appeared"
@@ -119,6 +121,7 @@ _KINDS: tuple[tuple[FaultKind, int, float, float], ...] = (
     (FaultKind.LEADER_STALL, 5, 3, 60),
     (FaultKind.NODE_JOINS, 2, 0, 0),
     (FaultKind.NODE_RESIZED, 3, 5, 30),
+    (FaultKind.MASS_LOSS, 2, 30, 900),
     (FaultKind.DRIFT_VANISHED, 4, 0, 0),
     (FaultKind.DRIFT_APPEARED, 5, 0, 0),
     (FaultKind.DRIFT_REVISION, 3, 0, 0),

@@ -38,6 +38,7 @@ from persys_core.sim.invariants_calls import (
     patience,
     wanted,
 )
+from persys_core.sim.invariants_evictions import Evictions
 from persys_core.sim.invariants_ledger import capacity, ledger, ledger_in_full, one_assignment
 from persys_core.sim.invariants_promises import promise, promises, promises_in_full
 from persys_core.sim.invariants_volumes import attachments, volumes_in_step
@@ -88,6 +89,8 @@ class Watcher:
         self._announcements = Announcements()
         self._journals = JournalReader(cluster.machines, self.scene)
         self._is_silent = False
+        self.evictions = Evictions(self.scene, self._leader)
+        cluster.events.on_append(self.evictions.heard)
         cluster.backend.on_commit(self._on_commit)
 
     def report(self, findings: Iterable[Finding]) -> None:
@@ -97,6 +100,12 @@ class Watcher:
             if self.finding is None:
                 self.finding = finding
                 self.found.set()
+
+    def look(self) -> None:
+        """Every few seconds: what only time can violate."""
+        self.read_journals()
+        if self.data_is_whole:
+            self.report(self.evictions.look())
 
     def check_in_full(self) -> None:
         """Everything, whatever was touched."""
@@ -190,6 +199,7 @@ class Watcher:
         self._judge_silence(step)
         for rule in COMMIT_RULES:
             self.report(rule(self.scene, step))
+        self.report(self.evictions.committed(step))
 
     def _judge_commit_to_nowhere(self, commit: Commit, revision: int) -> None:
         """A store without our data is nobody's to write to; only the election goes on there."""
@@ -204,6 +214,14 @@ class Watcher:
             if replica.is_up and replica.scheduler.is_leader:
                 return replica.scheduler.reach.blocked_until(node_id)
         return None
+
+    def _leader(self) -> str:
+        """Who leads and is not frozen."""
+        for replica in self._cluster.replicas:
+            scheduler = replica.scheduler
+            if replica.is_up and scheduler.is_leader and not scheduler.modes.is_frozen:
+                return scheduler.instance_id
+        return ""
 
     def _is_at_rest(self, node_id: NodeId, workload_id: WorkloadId) -> bool:
         model = self._cluster.machines.find(node_id)
