@@ -404,6 +404,20 @@ async def test_a_duplicate_goes_only_under_delete(
 
 
 @virtual_time()
+async def test_an_orphan_that_is_assigned_to_its_node_is_none_any_more(clock: VirtualClock) -> None:
+    """However long the workload takes to come to what is wished there (simulator, seed 707)."""
+    async with _one_running(clock, machine) as driver:
+        _sneak(driver, "n1", "v")
+        await driver.wait(minutes=2)
+        (record,) = _records(driver)
+        assert record.drift_type is DriftType.ORPHAN_ON_AGENT
+        await driver.apply("v", container("slow"))
+        await driver.wait(seconds=70)
+        assert (await driver.status("v"), await driver.node_of("v")) == ("Scheduled", "n1")
+        assert not _records(driver)
+
+
+@virtual_time()
 async def test_a_second_copy_stays_while_the_node_of_the_first_is_silent(
     clock: VirtualClock,
 ) -> None:
