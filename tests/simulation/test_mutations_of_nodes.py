@@ -17,16 +17,16 @@ from persys_core.sim.invariants import Rule
 from persys_core.sim.stage import Stage
 from tests.simulation.spoilers import CALM, calm_run, rogue, violated
 
-MANY_SILENT = evolve(
-    CALM, nodes=10, workloads=40, duration=timedelta(minutes=6), deeds_per_minute=60
-)
+MANY_SILENT = evolve(CALM, nodes=10, workloads=40, duration=timedelta(minutes=6))
 
 
 def silence(count: int) -> Callable[[Stage], None]:
-    """So many machines lose power at once."""
+    """So many machines lose power at once, those with the most work."""
 
     def kill(stage: Stage) -> None:
-        for node_id in stage.nodes()[:count]:
+        mirror = stage.watcher.mirror
+        busiest = sorted(stage.nodes(), key=lambda node: -len(list(mirror.bound_to(node))))
+        for node_id in busiest[:count]:
             stage.cluster.machines.kill(node_id)
 
     return rogue(timedelta(minutes=1), kill)
@@ -52,7 +52,7 @@ def test_evictions_all_at_once_are_noticed(monkeypatch: pytest.MonkeyPatch) -> N
         return plan_evictions(*args, policy=hasty, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(node_monitor, "plan_evictions", at_once)
-    larger = evolve(MANY_SILENT, nodes=20, workloads=80, deeds_per_minute=120)
+    larger = evolve(MANY_SILENT, nodes=20, workloads=60)
     assert violated(lambda: calm_run(silence(9), larger)) is Rule.EVICTIONS
 
 

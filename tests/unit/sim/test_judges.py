@@ -167,9 +167,31 @@ def test_an_operators_word_stands() -> None:
     wishes.registered("n1")
     assert wishes.node_contradiction("n1", None)
     assert wishes.node_contradiction("n1", cordoned)
-    wishes.set_cordon("n1", frozenset({True}))
+    wishes.set_cordon("n1", True)
     assert not wishes.node_contradiction("n1", cordoned)
     assert wishes.node_contradiction("n1", node)
+
+
+def test_a_node_that_was_removed_may_be_gone_or_new() -> None:
+    """Rule 6 for nodes: its agent registers it anew, without any order; a refusal changes
+    nothing."""
+    wishes, node = Wishes(), make_node("n1")
+    cordoned = evolve(node, intent=OperatorIntent(cordoned=True))
+    wishes.registered("n1")
+    wishes.set_cordon("n1", True)
+    before = wishes.may_remove("n1")
+    assert not any(wishes.node_contradiction("n1", each) for each in (None, node, cordoned))
+    wishes.left_alone("n1", before, None, False)
+    assert wishes.node_contradiction("n1", None)
+    assert wishes.node_contradiction("n1", node)
+    asked = wishes.may_register("n1")
+    wishes.may_remove("n1")
+    wishes.removed("n1")
+    assert wishes.node_contradiction("n1", cordoned)
+    wishes.registered("n1", asked)
+    assert not wishes.node_contradiction("n1", None), "that registration may have come before"
+    wishes.registered("n1", wishes.may_register("n1"))
+    assert wishes.node_contradiction("n1", None)
 
 
 @virtual_time()

@@ -63,6 +63,7 @@ class Disruptor:
         for node_id in stage.nodes():
             stage.cluster.machines.network.cut(node_id, to_node=False, from_node=False)
             stage.cluster.machines.revive(node_id)
+            stage.cluster.machines.model(node_id).set_clock(timedelta(0))
         for replica in stage.cluster.replicas:
             if replica.is_up:
                 replica.membership.resume()
@@ -149,6 +150,13 @@ class Disruptor:
                 return node, lambda: machines.kill_agent(node), lambda: machines.revive(node)
             case FaultKind.NODE_RESIZED:
                 return node, lambda: self._resize(node, fault), lambda: machines.revive(node)
+            case FaultKind.CLOCK_STEP:
+                step = _clock_step(fault.strength)
+                return (
+                    node,
+                    lambda: machines.model(node).set_clock(step),
+                    lambda: machines.model(node).set_clock(timedelta(0)),
+                )
             case FaultKind.NODE_PAUSE:
                 return node, lambda: machines.pause(node), lambda: machines.resume(node)
             case _:
@@ -241,6 +249,7 @@ _NODE_KINDS = (
     FaultKind.AGENT_KILL,
     FaultKind.NODE_RESIZED,
     FaultKind.NODE_PAUSE,
+    FaultKind.CLOCK_STEP,
     *_CUTS,
 )
 _DRIFTS = (
@@ -263,6 +272,8 @@ def _part_of(kind: FaultKind) -> str:
     """Faults of one part that overlap end together."""
     if kind in _CUTS:
         return "link"
+    if kind is FaultKind.CLOCK_STEP:
+        return "clock"
     return "machine" if kind in _NODE_KINDS else str(kind)
 
 
@@ -289,6 +300,11 @@ def _bad_weather(kind: FaultKind, strength: float) -> StoreFaults:
             return StoreFaults(slow=0.2 + 0.8 * strength, delay=Latency.of(0.05, 3 * strength + 1))
         case _:
             return StoreFaults(watch_lag=Latency.of(0, 0.2 + 2 * strength))
+
+
+def _clock_step(strength: float) -> timedelta:
+    seconds = (-21_600, -45, -5, 5, 45, 21_600)[int(strength * 6)]
+    return timedelta(seconds=seconds)
 
 
 def _other_size(settings: AgentSettings, strength: float) -> AgentSettings:

@@ -254,6 +254,7 @@ class Run:
             "deeds": people.accepted + people.refused + people.unanswered,
             "deeds_refused": people.refused,
             "deeds_unanswered": people.unanswered,
+            "removals": people.removals,
             "mass_losses": self._watcher.evictions.losses,
             "strays": len(self._watcher.scene.strays),
             "settled_after": round(self._settled_after.total_seconds()),

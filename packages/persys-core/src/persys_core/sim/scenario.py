@@ -53,6 +53,8 @@ class FaultKind(StrEnum):
     NODE_JOINS = "node_joins"
     NODE_RESIZED = "node_resized"
     """The machine comes back larger or smaller."""
+    CLOCK_STEP = "clock_step"
+    """A machine's wall clock jumps, by seconds or by hours, and later jumps back."""
     MASS_LOSS = "mass_loss"
     """A third of all machines or more are cut off or lose power at once."""
     DRIFT_VANISHED = "drift_vanished"
@@ -121,6 +123,7 @@ _KINDS: tuple[tuple[FaultKind, int, float, float], ...] = (
     (FaultKind.LEADER_STALL, 5, 3, 60),
     (FaultKind.NODE_JOINS, 2, 0, 0),
     (FaultKind.NODE_RESIZED, 3, 5, 30),
+    (FaultKind.CLOCK_STEP, 4, 20, 600),
     (FaultKind.MASS_LOSS, 2, 30, 900),
     (FaultKind.DRIFT_VANISHED, 4, 0, 0),
     (FaultKind.DRIFT_APPEARED, 5, 0, 0),

@@ -23,7 +23,7 @@ from persys_core.ports.agents import (
     ListOutcome,
     StatusOutcome,
 )
-from persys_core.ports.cluster_store import Commit, Kind
+from persys_core.ports.cluster_store import Commit, Delete, Kind
 from persys_core.ports.observer import Metric
 from persys_core.sim.agent_journal import Happening, JournalEntry
 from persys_core.sim.cluster import SimulatedCluster
@@ -193,6 +193,7 @@ class Watcher:
         if any(write.key.kind in _MOVES for write in commit.writes):
             # What ran before this commit is judged by the tombstones from before it.
             self.read_journals()
+        self._give_up_nodes(commit)
         step = self.mirror.take(commit, revision, self._clock.now())
         self._write_down(step)
         self._announcements.note(step)
@@ -200,6 +201,15 @@ class Watcher:
         for rule in COMMIT_RULES:
             self.report(rule(self.scene, step))
         self.report(self.evictions.committed(step))
+
+    def _give_up_nodes(self, commit: Commit) -> None:
+        """Who removes a node answers for copies that may still run there, or yet start."""
+        for write in commit.writes:
+            if isinstance(write, Delete) and write.key.kind is Kind.NODE:
+                self.read_journals()
+                node_id = write.key.id
+                given_up = {*self.mirror.bound_to(node_id), *self.scene.running.get(node_id, {})}
+                self.scene.strays.update((node_id, each) for each in given_up)
 
     def _judge_commit_to_nowhere(self, commit: Commit, revision: int) -> None:
         """A store without our data is nobody's to write to; only the election goes on there."""
