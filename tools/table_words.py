@@ -74,8 +74,8 @@ PHRASES: dict[type, dict[str, str | tuple[str, str]]] = {
             "the node takes no work or has no room for it",
         ),
         "sound_elsewhere": (
-            "the copy on its own node is sound and its data is not here",
-            "the copy on its own node is not sound, or its data is here",
+            "the copy on its own node is sound, that node is heard, and its data is not here",
+            "the copy on its own node is not sound, that node is silent, or its data is here",
         ),
     },
     LeavingFacts: {

@@ -549,3 +549,15 @@ def test_what_somebody_does_below_the_agent_is_only_seen_by_looking() -> None:
     stopped, removed = machine.model.list(machine.now)
     assert (stopped.state, stopped.metadata["container.exit_code"]) == (AgentState.STOPPED, "0")
     assert (removed.state, removed.message) == (AgentState.UNKNOWN, "container not found")
+
+
+def test_what_was_removed_below_the_agent_before_its_start_fails_to_start() -> None:
+    """The agent finds nothing to start, as with a real runtime."""
+    machine = Machine(evolve(existing_agent("n1"), create=Latency.of(1), start=Latency.of(5)))
+    machine.apply()
+    machine.wait(3)
+    machine.model.remove_below("w1", machine.now)
+    machine.wait(5)
+    report = machine.status()
+    assert report is not None
+    assert report.metadata["last_error"] == "container not found"
