@@ -176,7 +176,8 @@ class PlaceSteps:
         """Its node left the cluster and nothing is to run: give the assignment back."""
         assert case.assignment is not None, "this is a bug: nothing to give back"
         allocation = self._term.view.allocation(case.node_id)
-        tx = ledger.unassign(case.transaction(), case.assignment, allocation)
+        status = transitions.left(case.status, case.now)
+        tx = ledger.unassign(case.transaction(status), case.assignment, allocation)
         await self._term.commit(tx)
         return AGAIN
 

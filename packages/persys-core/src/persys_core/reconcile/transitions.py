@@ -40,6 +40,7 @@ __all__ = [
     "desired_state_changed",
     "failed",
     "import_completed",
+    "left",
     "noted",
     "resized",
     "retried",
@@ -148,6 +149,13 @@ def unassigned(status: StatusRecord, reason: Reason, now: datetime) -> StatusRec
         updated_at=now,
         last_action="Unassigned",
     )
+
+
+def left(status: StatusRecord, now: datetime) -> StatusRecord:
+    """Its node left the cluster while it rested: no call to that node is waited for any more."""
+    if status.intent is None:
+        return status
+    return evolve(status, intent=None, updated_at=now)
 
 
 def resized(status: StatusRecord, now: datetime) -> StatusRecord:
