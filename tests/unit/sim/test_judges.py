@@ -295,7 +295,7 @@ async def test_drifts_and_orphans_go_together(clock: VirtualClock) -> None:
     court.open_node()
     court.place(500)
     court.put((Key.tombstone("n1", "v"), Tombstone("n1", "v", "u", "r", Resources(), START)))
-    there = (("n1", "w"), ("n1", "v"), ("n1", "x"))
+    there = tuple(("n1", each, START) for each in "wvx")
     assert len(texts(orphans_left(court.scene, there))) == 1
     drift = DriftRecord("n1", "x", DriftType.ORPHAN_ON_AGENT, START)
     court.put((Key.drift("n1", "x", DriftType.ORPHAN_ON_AGENT), drift))

@@ -6,6 +6,8 @@ must not go back; one that does counts as the latest seen.
 
 Everything that happens is written to ``journal``. A machine is up, paused (the agent's process is
 stopped and goes on later), halted (the process is gone, workloads run on) or off.
+
+Size: one method per call and per thing that can happen to a machine.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from attrs import frozen
 from persys_core.control.requests import Heartbeat, RegisterNode
 from persys_core.model.ids import RevisionId, WorkloadId
 from persys_core.model.observation import AgentReport, AgentState, TaskStatus
+from persys_core.model.spec import WorkloadSpec
 from persys_core.model.states import DesiredState, WorkloadType
 from persys_core.ports.agents import ApplyRequest, DeleteRequest
 from persys_core.sim.agent_agenda import Agenda
@@ -287,6 +290,11 @@ class AgentModel:
         """What really runs on the machine at ``now``, whatever its agent says."""
         self.catch_up(now)
         return self._runtime.running()
+
+    def spec_of(self, workload_id: WorkloadId) -> WorkloadSpec | None:
+        """With which spec the runtime's object was made; ``None`` where there is none."""
+        found = self._runtime.objects.get(workload_id)
+        return found.spec if found else None
 
     def is_at_rest(self, workload_id: WorkloadId, now: datetime) -> bool:
         """Whether nothing of it runs at ``now``, nor is about to by the runtime's own doing."""

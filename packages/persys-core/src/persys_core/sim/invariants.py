@@ -16,6 +16,7 @@ from attrs import define, field, frozen
 
 from persys_core.control.config import SchedulerConfig
 from persys_core.model.ids import NodeId, RevisionId, WorkloadId
+from persys_core.model.spec import WorkloadSpec
 from persys_core.ports.liveness import Liveness
 from persys_core.sim.mirror import Mirror, Step
 from persys_core.sim.wishes import Wishes
@@ -70,6 +71,8 @@ class Scene:
     """Until when the leader spares an agent that did not answer it."""
     is_at_rest: Callable[[NodeId, WorkloadId], bool]
     """Whether nothing of a workload runs on a machine, nor will by the machine's own doing."""
+    spec_on: Callable[[NodeId, WorkloadId], WorkloadSpec | None] = lambda _, __: None
+    """With which spec a copy runs on a machine, where that can be told."""
     was_lost_at: dict[NodeId, datetime] = field(factory=dict)
     running: dict[NodeId, dict[WorkloadId, RevisionId]] = field(factory=dict)
     ended_at: dict[tuple[NodeId, WorkloadId], datetime] = field(factory=dict)

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
 from persys_core.drift.remedy import LISTINGS_TO_DELETE
+from persys_core.model.cluster import ClusterMarker
 from persys_core.model.drift import DriftRecord, DriftType, OrphanPolicy
 from persys_core.model.ids import NodeId, WorkloadId
 from persys_core.model.resources import Resources
 from persys_core.model.states import DesiredState
 from persys_core.model.workload import Assignment, StatusRecord, Tombstone, Workload
-from persys_core.ports.cluster_store import Kind
+from persys_core.ports.cluster_store import Key, Kind
 from persys_core.sim.invariants import Finding, Rule, Scene
 from persys_core.sim.invariants_liveness import is_restless
 from persys_core.volumes.affinity import has_local_data
@@ -40,33 +41,45 @@ def is_orphan_to_delete(scene: Scene, at: datetime, grave: Tombstone) -> bool:
     )
 
 
-def orphans_left(scene: Scene, reported: Iterable[tuple[NodeId, WorkloadId]]) -> Iterator[Finding]:
+def orphans_left(
+    scene: Scene, reported: Iterable[tuple[NodeId, WorkloadId, datetime]]
+) -> Iterator[Finding]:
     """Rule 8, once everything is settled: every orphan is told of, none is left that the policy
     deletes, and no drift stands in the store that is not there any more.
 
-    ``reported``: what every agent has.
+    ``reported``: what every agent has, and since when. What is older than the cluster's records
+    may have to be imported.
     """
     mirror = scene.mirror
     there = {
-        pair
-        for pair in reported
-        if not mirror.is_assigned(pair[1], pair[0]) and mirror.tombstone(*pair) is None
+        (node_id, workload_id): since
+        for node_id, workload_id, since in reported
+        if not mirror.is_assigned(workload_id, node_id)
+        and mirror.tombstone(node_id, workload_id) is None
     }
     told = {
         (record.node_id, record.workload_id)
-        for record in scene.mirror.values(Kind.DRIFT, DriftRecord)
+        for record in mirror.values(Kind.DRIFT, DriftRecord)
         if record.drift_type == DriftType.ORPHAN_ON_AGENT
     }
-    for pair in sorted(there - told):
+    for pair in sorted(there.keys() - told):
         yield _finding("it is there, neither assigned nor owed, and no drift tells of it", pair)
-    for pair in sorted(told - there):
+    for pair in sorted(told - there.keys()):
         yield _finding("a drift tells of it, and it is not there or is assigned", pair)
-    for node_id, workload_id in sorted(there):
-        deletes = scene.config.orphan_policy is OrphanPolicy.DELETE
-        if deletes and _is_superfluous(scene, scene.now(), node_id, workload_id):
-            yield _finding(
-                "the policy is to delete it, and it is still there", (node_id, workload_id)
-            )
+    if scene.config.orphan_policy is not OrphanPolicy.DELETE:
+        return
+    for pair, since in sorted(there.items()):
+        if not _is_older_than_the_records(scene, since) and _is_superfluous(
+            scene, scene.now(), *pair
+        ):
+            yield _finding("the policy is to delete it, and it is still there", pair)
+
+
+def _is_older_than_the_records(scene: Scene, since: datetime) -> bool:
+    marker = scene.mirror.get(Key.marker())
+    if marker is None or not isinstance(marker.value, ClusterMarker):
+        return True
+    return since <= marker.value.began_by
 
 
 def _finding(text: str, pair: tuple[NodeId, WorkloadId]) -> Finding:

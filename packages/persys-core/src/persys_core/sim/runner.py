@@ -221,11 +221,11 @@ class Run:
         await self._clock.sleep(timedelta(minutes=1))
         self._watcher.check_at_rest()
 
-    def _reported(self) -> Iterator[tuple[NodeId, WorkloadId]]:
-        """Every node and workload that an agent would report."""
+    def _reported(self) -> Iterator[tuple[NodeId, WorkloadId, datetime]]:
+        """Every node and workload that an agent would report, and since when it has it."""
         for model in self._stage.cluster.machines:
             for row in model.rows(self._clock.now()):
-                yield model.settings.node_id, row.workload_id
+                yield model.settings.node_id, row.workload_id, row.created_at
 
     def _restless(self) -> Iterator[WorkloadId]:
         for workload in self._watcher.mirror.values(Kind.WORKLOAD, Workload):

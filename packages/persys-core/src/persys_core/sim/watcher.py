@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from persys_core.model.ids import NodeId, WorkloadId
 from persys_core.model.node import Node
 from persys_core.model.observation import AgentReport
+from persys_core.model.spec import WorkloadSpec
 from persys_core.ports.agents import (
     Agents,
     ApplyOutcome,
@@ -80,6 +81,7 @@ class Watcher:
             cluster.clock.now,
             self._left_alone_until,
             self._is_at_rest,
+            self._spec_on,
         )
         self.finding: Finding | None = None
         self.found = asyncio.Event()
@@ -236,6 +238,10 @@ class Watcher:
     def _is_at_rest(self, node_id: NodeId, workload_id: WorkloadId) -> bool:
         model = self._cluster.machines.find(node_id)
         return model is None or model.is_at_rest(workload_id, self._clock.now())
+
+    def _spec_on(self, node_id: NodeId, workload_id: WorkloadId) -> WorkloadSpec | None:
+        model = self._cluster.machines.find(node_id)
+        return model.spec_of(workload_id) if model else None
 
     def _judge_silence(self, step: Step) -> None:
         for change in step.touched if self._is_silent else ():
