@@ -12,7 +12,8 @@ from persys_core.control import node_monitor
 from persys_core.control.events import EventPublisher
 from persys_core.model.event import EventType
 from persys_core.nodes import eviction
-from persys_core.nodes.eviction import EvictionPlan, EvictionPolicy, plan_evictions
+from persys_core.nodes.eviction import EvictionPlan, EvictionPolicy, EvictionState, plan_evictions
+from persys_core.sim.agent import MachineState
 from persys_core.sim.invariants import Rule
 from persys_core.sim.stage import Stage
 from tests.simulation.spoilers import CALM, calm_run, rogue, violated
@@ -42,6 +43,27 @@ def test_evictions_during_a_mass_loss_are_noticed(monkeypatch: pytest.MonkeyPatc
     """Rule 11: a leader that takes most of its cluster for lost is found out."""
     monkeypatch.setattr(eviction, "is_mass_loss", lambda *_: False)
     assert violated(lambda: calm_run(silence(7), MANY_SILENT)) is Rule.EVICTIONS
+
+
+def test_evictions_right_after_a_mass_loss_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 11: what was cut off together comes back one by one, this one perhaps next."""
+
+    def forgetful(state: EvictionState, **facts: object) -> EvictionPlan:
+        return plan_evictions(evolve(state, resumes_at=None), **facts)  # type: ignore[arg-type]
+
+    def some_return(stage: Stage) -> None:
+        silence(7)(stage)
+        rogue(timedelta(minutes=4.5), back)(stage)
+
+    def back(stage: Stage) -> None:
+        machines = stage.cluster.machines
+        off = [node for node in stage.nodes() if machines.model(node).state is MachineState.OFF]
+        for node_id in off[:4]:
+            machines.revive(node_id)
+
+    calm_run(some_return, MANY_SILENT)
+    monkeypatch.setattr(node_monitor, "plan_evictions", forgetful)
+    assert violated(lambda: calm_run(some_return, MANY_SILENT)) is Rule.EVICTIONS
 
 
 def test_evictions_all_at_once_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Rule 11: how fast work leaves lost nodes, and that none does after most fell silent at once.
+"""Rule 11: how fast work leaves lost nodes, and that none does when most fell silent at once.
 
 Judged by node leases and by what left which node, apart from the plan of ``nodes.eviction``. The
 leader looks every second and its commits travel, so everything here has some seconds of slack.
@@ -24,7 +24,8 @@ __all__ = ["Evictions", "is_mass_loss"]
 
 _TRAVELS = timedelta(seconds=10)
 _NOTICED_WITHIN = timedelta(seconds=30)
-_CALM_AFTER = timedelta(seconds=15)
+_CALM_AFTER = timedelta(seconds=20)
+"""Nothing moves for one lease after a mass loss, and that may have ended some seconds earlier."""
 _WINDOW = timedelta(seconds=30)
 _NODES_PER_WINDOW = 5
 """One per ten seconds, one at the beginning, and one whose commit was slow."""
@@ -94,9 +95,9 @@ class Evictions:
 
     def _judge(self, node_id: NodeId, at: datetime) -> Iterator[Finding]:
         self._follow_mass(at)
-        since = self._mass_since
-        if since is not None and self._mass_seen_at == at and at - since > _TRAVELS:
-            text = f"work leaves it while most nodes are silent since {since:%H:%M:%S}"
+        since, seen_at = self._mass_since, self._mass_seen_at
+        if since is not None and seen_at is not None and seen_at - since >= _TRAVELS:
+            text = f"work leaves it although most nodes were silent from {since:%H:%M:%S} on"
             yield Finding(Rule.EVICTIONS, text, (node_id,))
         yield from self._too_many(node_id, at)
 
