@@ -78,8 +78,8 @@ PHRASES: dict[type, dict[str, str | tuple[str, str]]] = {
             "the node takes no work or has no room for it",
         ),
         "sound_elsewhere": (
-            "the copy on its own node is sound and its data is not here",
-            "the copy on its own node is not sound, or its data is here",
+            "the copy on its own node is sound, that node is heard, and its data is not here",
+            "the copy on its own node is not sound, that node is silent, or its data is here",
         ),
     },
     LeavingFacts: {
@@ -136,6 +136,7 @@ ACTIONS: dict[Action, str] = {
     Action.ABANDON_DELETE: "leave a tombstone on the node and remove the records",
     Action.ASSIGN: "find it a node",
     Action.RECHARGE: "raise its share of its node, or wait for room",
+    Action.OUTGROW: "raise its share of its node or, without room, give that up for another node",
     Action.LEAVE: "move it, if another node takes it",
     Action.AWAIT_OLD_COPY: "wait until the old copy is confirmed gone",
     Action.UNASSIGN: "give the assignment back",

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import timedelta
 
+import pytest
 from attrs import evolve
 
 from persys_core.model.ids import StoreRevision
@@ -30,6 +31,8 @@ from persys_core.ports.cluster_store import (
     WatchEvent,
     Write,
 )
+from persys_core.sim.invariants import Rule
+from persys_core.sim.report import SimulationError
 from persys_core.sim.runner import run_scenario
 from persys_core.sim.scenario import Scenario
 from persys_core.sim.stage import Stage
@@ -41,6 +44,8 @@ __all__ = [
     "careless",
     "rogue",
     "running_workload",
+    "violated",
+    "without_drifts",
     "without_intents",
     "write",
 ]
@@ -52,6 +57,7 @@ CALM = Scenario(
     duration=timedelta(minutes=4),
     faults_per_minute=0,
 )
+NOTHING = Commit((), (), "nothing")
 Spoil = Callable[[Stage], None]
 
 
@@ -92,6 +98,12 @@ def without_intents(commit: Commit) -> Commit:
     return Commit(commit.expects, tuple(map(_without_intent, commit.writes)), commit.token)
 
 
+def without_drifts(commit: Commit) -> Commit:
+    """As a scheduler would commit that sees no orphans: neither drifts nor what remedies them."""
+    kept = tuple(each for each in commit.writes if each.key.kind is not Kind.DRIFT)
+    return Commit(commit.expects, kept, commit.token) if kept == commit.writes else NOTHING
+
+
 def rogue(at: timedelta, act: Callable[[Stage], None]) -> Spoil:
     """Have ``act`` done at ``at`` after the start."""
 
@@ -122,6 +134,13 @@ def running_workload(stage: Stage) -> StatusRecord:
 def calm_run(spoil: Spoil = lambda stage: None, scenario: Scenario = CALM) -> None:
     """A run without faults, but for what ``spoil`` does."""
     run_scenario(scenario, spoil=spoil)
+
+
+def violated(run: Callable[[], object]) -> Rule:
+    """The rule that ``run`` violates."""
+    with pytest.raises(SimulationError) as caught:
+        run()
+    return caught.value.finding.rule
 
 
 def _without_intent(each: Write) -> Write:

@@ -11,7 +11,11 @@ from attrs import evolve
 from persys_core.control import case, placing, scheduler
 from persys_core.control.volume_audit import VolumeAudit
 from persys_core.memory.agents import MemoryAgents
+from persys_core.model.drift import OrphanPolicy
+from persys_core.model.ids import WorkloadId
 from persys_core.model.node import Node
+from persys_core.model.resources import Resources
+from persys_core.model.states import DesiredState
 from persys_core.model.workload import (
     Assignment,
     Intent,
@@ -23,10 +27,10 @@ from persys_core.ports.agents import Accepted, ApplyOutcome, ApplyRequest
 from persys_core.ports.cluster_store import Delete, Key, Kind, Put
 from persys_core.ports.observer import Metric
 from persys_core.sim.invariants import Rule
-from persys_core.sim.report import SimulationError
 from persys_core.sim.runner import run_scenario
 from persys_core.sim.scenario import FaultKind, Scenario
 from persys_core.sim.stage import Stage
+from tests.builders import container
 from tests.simulation.spoilers import (
     CALM,
     RewritingStore,
@@ -34,18 +38,13 @@ from tests.simulation.spoilers import (
     careless,
     rogue,
     running_workload,
+    violated,
+    without_drifts,
     without_intents,
     write,
 )
 
 MIDWAY = timedelta(minutes=2)
-
-
-def violated(run: Callable[[], object]) -> Rule:
-    """The rule that ``run`` violates."""
-    with pytest.raises(SimulationError) as caught:
-        run()
-    return caught.value.finding.rule
 
 
 def violated_by(act: Callable[[Stage], None]) -> Rule:
@@ -225,6 +224,51 @@ def test_a_write_to_a_store_that_lost_its_data_is_noticed() -> None:
         write(stage, Put(Key.node("n1"), next(stage.watcher.mirror.values(Kind.NODE, Node))))
 
     assert violated_by(begin_anew) is Rule.NO_STRAY_STOP
+
+
+def by_hand(workload_id: WorkloadId) -> Callable[[Stage], None]:
+    """Somebody starts something on n0 that no user ever named."""
+
+    def start(stage: Stage) -> None:
+        request = ApplyRequest(workload_id, "byhand", DesiredState.RUNNING, container("web"), 0)
+        stage.cluster.machines.model("n0").apply(request, stage.clock.now())
+
+    return start
+
+
+def owe_its_delete(stage: Stage) -> None:
+    """Write a tombstone for what somebody started on n0, as the policy ``delete`` would."""
+    grave = Tombstone("n0", "x", "", "byhand", Resources(), stage.clock.now(), "drift", shares=0)
+    write(stage, Put(Key.tombstone("n0", "x"), grave))
+
+
+@pytest.mark.parametrize(("policy", "after"), [(OrphanPolicy.DELETE, 1), (OrphanPolicy.REPORT, 90)])
+def test_an_orphan_that_is_deleted_too_early_or_past_the_policy_is_noticed(
+    policy: OrphanPolicy, after: int
+) -> None:
+    """Rule 7: only the policy ``delete`` takes orphans away, after three listings in a row."""
+
+    def spoil(stage: Stage) -> None:
+        rogue(timedelta(seconds=30), by_hand("x"))(stage)
+        rogue(timedelta(seconds=30 + after), owe_its_delete)(stage)
+
+    under = evolve(CALM, orphan_policy=policy)
+    assert violated(lambda: calm_run(spoil, under)) is Rule.NO_STRAY_STOP
+
+
+@pytest.mark.parametrize("policy", list(OrphanPolicy))
+def test_an_orphan_that_nobody_hears_of_is_noticed(policy: OrphanPolicy) -> None:
+    """Rule 8: what a machine has beyond the records is told of, whatever becomes of it."""
+    under = evolve(CALM, orphan_policy=policy)
+    calm_run(rogue(MIDWAY, by_hand("x")), under)
+    deaf = violated(
+        lambda: run_scenario(
+            under,
+            spoil=rogue(MIDWAY, by_hand("x")),
+            spoil_store=lambda store: RewritingStore(store, without_drifts),
+        )
+    )
+    assert deaf is Rule.LIVENESS
 
 
 def test_work_that_never_starts_is_noticed() -> None:

@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import pytest
 
+from persys_core.model.drift import OrphanPolicy
 from persys_core.sim.__main__ import main, scenario_of
 from persys_core.sim.invariants import Finding, Rule
 from persys_core.sim.report import SimulationError, replay_command
@@ -67,7 +68,8 @@ def test_faults_are_planned_from_the_seed_alone() -> None:
 def test_the_replay_command_means_the_same_run() -> None:
     """What a failure prints is understood by the command line as the very scenario."""
     only = Scenario(8, kinds=frozenset({FaultKind.CUT, FaultKind.COMPACTION}), deeds_per_minute=3)
-    for scenario in (SMALL, CALM, only, Scenario(0)):
+    adopting = Scenario(9, orphan_policy=OrphanPolicy.ADOPT)
+    for scenario in (SMALL, CALM, only, adopting, Scenario(0)):
         words = replay_command(scenario).split()[3:]
         assert scenario_of(words) == scenario
 

@@ -404,6 +404,40 @@ async def test_a_duplicate_goes_only_under_delete(
 
 
 @virtual_time()
+async def test_an_orphan_that_is_assigned_to_its_node_is_none_any_more(clock: VirtualClock) -> None:
+    """However long the workload takes to come to what is wished there (simulator, seed 707)."""
+    async with _one_running(clock, machine) as driver:
+        _sneak(driver, "n1", "v")
+        await driver.wait(minutes=2)
+        (record,) = _records(driver)
+        assert record.drift_type is DriftType.ORPHAN_ON_AGENT
+        await driver.apply("v", container("slow"))
+        await driver.wait(seconds=70)
+        assert (await driver.status("v"), await driver.node_of("v")) == ("Scheduled", "n1")
+        assert not _records(driver)
+
+
+@virtual_time()
+async def test_a_second_copy_stays_while_the_node_of_the_first_is_silent(
+    clock: VirtualClock,
+) -> None:
+    """What was last seen to run there may be gone by now, and this the only copy (simulator)."""
+    async with _one_running(clock, machine, _policy(DELETE)) as driver:
+        driver.cluster.add_machine(machine("n2"))
+        await driver.wait(seconds=10)
+        revision = (await driver.view("w")).workload.revision_id
+        driver.cluster.machines.kill("n1")
+        await driver.wait(seconds=45)
+        _sneak(driver, "n2", "w", revision=revision)
+        await driver.wait(minutes=2)
+        assert (await driver.node_of("w"), driver.calls("delete", "w", "n2")) == ("n1", 0)
+        assert "silent" in _records(driver)[0].last_error
+        driver.cluster.machines.revive("n1")
+        await driver.wait(minutes=2)
+        assert (_runs(driver, "n1"), _runs(driver, "n2")) == ({"w"}, set())
+
+
+@virtual_time()
 async def test_a_new_leader_does_not_tell_again(clock: VirtualClock) -> None:
     """The record says that it was told; a replica that takes over keeps it and is silent."""
     async with running_cluster(clock, existing_agent("n1"), replicas=2) as driver:

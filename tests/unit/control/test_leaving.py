@@ -86,6 +86,46 @@ async def test_a_copy_that_does_not_run_is_not_kept_for_its_replacement(
 
 
 @virtual_time()
+async def test_an_old_copy_goes_although_its_replacement_waits_to_be_updated(
+    clock: VirtualClock,
+) -> None:
+    """The replacement was healthy before it was to grow, and runs on (simulator, seed 227)."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        await _running_on(driver, "n1", w=container())
+        driver.cluster.add_machine(machine("n2"))
+        await driver.wait(seconds=5)
+        await driver.cluster.api().nodes.drain(_drain())
+        await driver.wait(seconds=0.2)
+        assert await driver.node_of("w") == "n2"
+        driver.cluster.machines.kill_agent("n1")
+        await driver.wait(seconds=30)
+        await driver.apply("w", container(cpu=9000))
+        await driver.wait(seconds=30)
+        assert await driver.status("w") == "Pending"
+        driver.cluster.machines.revive("n1")
+        await driver.wait(minutes=1)
+        assert _running(driver) == ["w"]
+        assert not driver.cluster.api().view.all(Kind.TOMBSTONE)
+
+
+@virtual_time()
+async def test_an_old_copy_stays_where_its_replacement_never_ran(clock: VirtualClock) -> None:
+    """An update that finds no room leaves the only copy that runs alone, wherever that is."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        await _running_on(driver, "n1", w=container())
+        driver.cluster.add_machine(evolve(machine("n2"), start=Latency.of(5)))
+        await driver.wait(seconds=5)
+        await driver.cluster.api().nodes.drain(_drain())
+        await driver.wait(seconds=0.2)
+        assert await driver.node_of("w") == "n2"
+        driver.cluster.machines.network.cut("n2", to_node=True, from_node=False)
+        await driver.apply("w", container(cpu=9000))
+        for _ in range(60):
+            await driver.wait(seconds=1)
+            assert "w" in driver.cluster.machines.model("n1").running(clock.now())
+
+
+@virtual_time()
 async def test_drain_names_its_blockers_until_the_deadline(clock: VirtualClock) -> None:
     """D02: two move, one has no place: progress names it with its reason, the deadline is told,
     and it runs on; with force it is stopped, the system workload last."""

@@ -6,7 +6,7 @@ import pytest
 
 from persys_core.control.requests import DrainNode, NodeIntentChange, RemoveNode
 from persys_core.model.errors import NotFoundError
-from persys_core.model.states import DesiredState
+from persys_core.model.states import DesiredState, WorkloadStatus
 from persys_core.ports.cluster_store import Key, Kind
 from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
@@ -138,3 +138,24 @@ async def test_a_placement_and_a_removal_do_not_cross(clock: VirtualClock) -> No
         await driver.wait(minutes=2)
         for n in range(10):
             assert await driver.status(f"w{n}") == "Running"
+
+
+@virtual_time()
+async def test_no_call_to_a_removed_node_is_waited_for(clock: VirtualClock) -> None:
+    """What rests and had an open call there has none once the node is forgotten (simulator)."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        driver.cluster.machines.network.cut("n1", to_node=True, from_node=False)
+        await driver.apply("w", container())
+        await driver.wait(seconds=12)
+        await driver.desire("w", DesiredState.STOPPED)
+        await driver.apply("w", container("nginx:2"))
+        driver.cluster.machines.kill("n1")
+        await driver.wait(seconds=45)
+        intent = (await driver.view("w")).status.intent
+        assert intent is not None
+        assert intent.unanswered
+        assert (await driver.cluster.api().nodes.remove(_remove(force=True))).accepted
+        await driver.wait(seconds=30)
+        view = await driver.view("w")
+        assert view.assignment is None
+        assert (view.status.status, view.status.intent) == (WorkloadStatus.STOPPED, None)

@@ -24,6 +24,7 @@ from persys_core.model.workload import (
     Intent,
     IntentAction,
     ReapplyState,
+    Reason,
     StatusRecord,
     Workload,
 )
@@ -45,6 +46,16 @@ NOT_FOUND = evolve(
     SEEN, report=evolve(REPORT, state=AgentState.UNKNOWN, message="container not found")
 )
 OTHER = evolve(SEEN, report=evolve(REPORT, revision_id="rev0"))
+GROWS = Recorded(
+    evolve(WORKLOAD, revision_id="rev2"),
+    evolve(
+        STATUS,
+        status=WorkloadStatus.PENDING,
+        reason=Reason("resize:cpu", "", START),
+        reapply=ReapplyState(last_apply_at=START),
+    ),
+    HERE,
+)
 INTENT = Intent(IntentAction.APPLY_RUNNING, "n1", "rev1", 1, NOW, NOW)
 
 
@@ -62,6 +73,10 @@ def _types(found: tuple[Finding, ...]) -> list[DriftType]:
         (SETTLED, SEEN, []),
         (SETTLED, ABSENT, [DriftType.MISSING_ON_AGENT]),
         (SETTLED, NOT_FOUND, [DriftType.MISSING_ON_AGENT]),
+        (GROWS, ABSENT, [DriftType.MISSING_ON_AGENT]),
+        (GROWS, SEEN, []),
+        (GROWS, NOT_FOUND, []),
+        (evolve(GROWS, assignment=evolve(HERE, created_at=LATELY)), ABSENT, []),
         (SETTLED, STOPPED, [DriftType.STATE_MISMATCH]),
         (SETTLED, OTHER, [DriftType.REVISION_MISMATCH]),
         (

@@ -12,7 +12,7 @@ from persys_core.model.states import ObservedState
 from persys_core.nodes.liveness import NodeCondition
 from persys_core.reconcile.actions import Action
 from persys_core.reconcile.decide import RULES, decide
-from persys_core.reconcile.situation import Charge, Outlook, Situation
+from persys_core.reconcile.situation import AT_REST, Charge, Outlook, Situation
 
 SENDS = {Action.APPLY_RUNNING, Action.APPLY_STOPPED, Action.DELETE}
 BOOLEANS = [each.name for each in fields(Situation) if each.type in (bool, "bool")]
@@ -99,6 +99,29 @@ def test_pinned_work_never_moves(situation: Situation) -> None:
     """Local data keeps a workload on its node however long that is lost."""
     if situation.pinned and situation.node is NodeCondition.LOST:
         assert decide(situation).action is not Action.RESCHEDULE
+
+
+@given(SITUATIONS)
+def test_a_node_that_is_too_small_is_left_by_nothing_that_runs(situation: Situation) -> None:
+    """The agent itself said that the old revision rests, and nothing else holds it there."""
+    if decide(situation).action is Action.OUTGROW:
+        assert situation.charge is Charge.SHORT
+        assert situation.observed in AT_REST
+        assert situation.confirmed
+        assert situation.node is NodeCondition.READY
+        assert not any((situation.pinned, situation.task_in_flight, situation.call_underway))
+
+
+@pytest.mark.parametrize("observed", sorted(AT_REST))
+def test_what_rests_and_cannot_grow_is_asked_about_and_leaves(observed: ObservedState) -> None:
+    """A listing only has the agent asked; data, and the missing grace, have it wait for room."""
+    short = Situation(Outlook.RUN, Charge.SHORT, NodeCondition.READY, observed)
+    assert decide(short).name == "run-outgrown-look"
+    assert decide(evolve(short, confirmed=True)).name == "run-outgrown"
+    assert decide(evolve(short, confirmed=True, pinned=True)).name == "run-resize"
+    lately = decide(evolve(short, confirmed=True, within_missing_grace=True)).name
+    missing = observed is ObservedState.MISSING
+    assert lately == ("run-resize" if missing else "run-outgrown")
 
 
 @given(SITUATIONS)

@@ -513,3 +513,51 @@ def test_fifo_is_a_setting_of_its_own() -> None:
         machine.delete()
         machine.wait(timedelta(minutes=2).total_seconds())
         assert machine.status() is None
+
+
+def test_a_clock_that_jumped_shows_in_what_is_said_now() -> None:
+    """Beats and reports carry the machine's own time; what happens on it goes on as before."""
+    machine = Machine(our_agent("n1"))
+    machine.apply()
+    machine.wait(10)
+    machine.model.set_clock(-seconds(3600))
+    beat = machine.model.heartbeat(machine.now)
+    wrong = machine.now - seconds(3600)
+    assert beat.usage is not None
+    assert beat.sent_at == beat.usage.reported_at == beat.reports[0].reported_at == wrong
+    (listed,) = machine.model.list(machine.now)
+    asked = machine.status()
+    assert asked is not None
+    assert asked.reported_at == listed.reported_at == wrong
+    assert machine.model.running(machine.now) == {"w1": "r1"}
+    machine.model.stop_below("w1", machine.now)
+    (ended,) = machine.model.list(machine.now)
+    assert ended.metadata["container.finished_at"] == wrong.isoformat()
+
+
+def test_what_somebody_does_below_the_agent_is_only_seen_by_looking() -> None:
+    """A stop looks like an end, a removal like a container that was never made."""
+    machine = Machine()
+    for name in ("w1", "w2"):
+        machine.apply(name)
+    machine.wait(10)
+    machine.model.stop_below("w1", machine.now)
+    machine.model.remove_below("w2", machine.now)
+    assert [row.workload_id for row in machine.model.rows(machine.now)] == ["w1", "w2"]
+    assert machine.model.running(machine.now) == {}
+    assert machine.model.is_at_rest("w1", machine.now)
+    stopped, removed = machine.model.list(machine.now)
+    assert (stopped.state, stopped.metadata["container.exit_code"]) == (AgentState.STOPPED, "0")
+    assert (removed.state, removed.message) == (AgentState.UNKNOWN, "container not found")
+
+
+def test_what_was_removed_below_the_agent_before_its_start_fails_to_start() -> None:
+    """The agent finds nothing to start, as with a real runtime."""
+    machine = Machine(evolve(existing_agent("n1"), create=Latency.of(1), start=Latency.of(5)))
+    machine.apply()
+    machine.wait(3)
+    machine.model.remove_below("w1", machine.now)
+    machine.wait(5)
+    report = machine.status()
+    assert report is not None
+    assert report.metadata["last_error"] == "container not found"

@@ -5,24 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
+import pytest
 from attrs import evolve
 
 from persys_core.control.config import SchedulerConfig
 from persys_core.memory.cluster_store import MemoryClusterBackend
 from persys_core.memory.liveness import MemoryLiveness
 from persys_core.model.cluster import ClusterMarker
+from persys_core.model.drift import DriftRecord, DriftType
 from persys_core.model.node import OperatorIntent
 from persys_core.model.resources import Resources
 from persys_core.model.spec import spec_revision
 from persys_core.model.states import DesiredState, WorkloadStatus
-from persys_core.model.workload import Assignment, StatusRecord, Tombstone, Workload
-from persys_core.ports.cluster_store import Commit, Key, Put, Record
+from persys_core.model.workload import Assignment, Reason, StatusRecord, Tombstone, Workload
+from persys_core.ports.cluster_store import Commit, Delete, Key, Put, Record
 from persys_core.sim.clock import VirtualClock
 from persys_core.sim.feasibility import Feasibility
 from persys_core.sim.history import History, clock_text
 from persys_core.sim.invariants import Scene
+from persys_core.sim.invariants_calls import wanted
 from persys_core.sim.invariants_ledger import capacity
 from persys_core.sim.invariants_liveness import Overdue, unsettled
+from persys_core.sim.invariants_orphans import orphans_left
 from persys_core.sim.journal_reader import one_copy
 from persys_core.sim.mirror import Mirror, Step
 from persys_core.sim.wishes import ABSENT, Wish, Wishes
@@ -48,6 +52,7 @@ class Court:
             SchedulerConfig(),
             clock.now,
             lambda node_id: None,
+            lambda node_id, workload_id: workload_id not in self.scene.running.get(node_id, {}),
         )
 
     def _follow(self, commit: Commit, revision: int) -> None:
@@ -62,6 +67,13 @@ class Court:
         charged = Resources.of(cpu_millicores=cpu)
         placed = Assignment(workload, "u", node, charged, "", START)
         return self.put((Key.assignment(workload), placed))
+
+    def bury(self, grave: Tombstone) -> Step:
+        """The assignment is given up for a tombstone."""
+        key = Key.tombstone(grave.node_id, grave.workload_id)
+        writes = (Put(key, grave), Delete(Key.assignment(grave.workload_id)))
+        self.backend.apply(Commit((), writes, "t"))
+        return self.steps[-1]
 
     def wish(self, *, status: WorkloadStatus = WorkloadStatus.RUNNING) -> None:
         workload = Workload("w", "u", SPEC, REVISION, DesiredState.RUNNING, START, START)
@@ -155,9 +167,31 @@ def test_an_operators_word_stands() -> None:
     wishes.registered("n1")
     assert wishes.node_contradiction("n1", None)
     assert wishes.node_contradiction("n1", cordoned)
-    wishes.set_cordon("n1", frozenset({True}))
+    wishes.set_cordon("n1", True)
     assert not wishes.node_contradiction("n1", cordoned)
     assert wishes.node_contradiction("n1", node)
+
+
+def test_a_node_that_was_removed_may_be_gone_or_new() -> None:
+    """Rule 6 for nodes: its agent registers it anew, without any order; a refusal changes
+    nothing."""
+    wishes, node = Wishes(), make_node("n1")
+    cordoned = evolve(node, intent=OperatorIntent(cordoned=True))
+    wishes.registered("n1")
+    wishes.set_cordon("n1", True)
+    before = wishes.may_remove("n1")
+    assert not any(wishes.node_contradiction("n1", each) for each in (None, node, cordoned))
+    wishes.left_alone("n1", before, None, False)
+    assert wishes.node_contradiction("n1", None)
+    assert wishes.node_contradiction("n1", node)
+    asked = wishes.may_register("n1")
+    wishes.may_remove("n1")
+    wishes.removed("n1")
+    assert wishes.node_contradiction("n1", cordoned)
+    wishes.registered("n1", asked)
+    assert not wishes.node_contradiction("n1", None), "that registration may have come before"
+    wishes.registered("n1", wishes.may_register("n1"))
+    assert wishes.node_contradiction("n1", None)
 
 
 @virtual_time()
@@ -174,6 +208,57 @@ async def test_what_runs_as_wished_is_settled(clock: VirtualClock) -> None:
     court.wish(status=WorkloadStatus.UPDATING)
     court.scene.running = {"n1": {"w": REVISION}}
     assert texts(unsettled(court.scene)) == ["it runs and its status is Updating"]
+
+
+@virtual_time()
+async def test_what_waits_to_grow_is_settled_while_its_old_revision_runs(
+    clock: VirtualClock,
+) -> None:
+    """Rule 8: without it, only its data may keep the workload on a node without room."""
+    court = Court(clock)
+    court.open_node(cpu=1000)
+    court.place(500)
+    court.wish(status=WorkloadStatus.PENDING)
+    status = court.scene.mirror.status("w")
+    assert status is not None
+    court.put((Key.status("w"), evolve(status, reason=Reason("resize:cpu", "", START))))
+    court.place(500, workload="other")
+    court.scene.running = {"n1": {"w": "older"}}
+    assert not texts(unsettled(court.scene))
+    court.scene.running = {}
+    assert texts(unsettled(court.scene)) == ["it waits to grow, and nothing of it runs on n1"]
+
+
+@pytest.mark.parametrize(
+    ("share", "ended", "caused"),
+    [
+        (500, None, False),
+        (500, 5, True),
+        (500, 30, False),
+        (1000, 5, False),
+    ],
+)
+@virtual_time()
+async def test_outgrowing_a_node_takes_nothing_that_runs(
+    clock: VirtualClock, share: int, ended: int | None, caused: bool
+) -> None:
+    """Rule 7: a share that is too small is given up for a tombstone only where the old revision
+    does not run, or did not a moment ago."""
+    court = Court(clock)
+    scene = court.scene
+    court.open_node()
+    court.wish()
+    scene.wishes.became("w", Wish(REVISION, DesiredState.RUNNING))
+    charged = Resources.of(cpu_millicores=share, memory_mb=128)
+    court.put((Key.assignment("w"), Assignment("w", "u", "n1", charged, "", START)))
+    scene.running = {"n1": {"w": "older"}}
+    if ended is not None:
+        scene.ended_at["n1", "w"] = clock.now() - timedelta(seconds=ended)
+    grave = Tombstone("n1", "w", "u", REVISION, charged, clock.now())
+    step = court.bury(grave)
+    assert bool(texts(wanted(scene, step))) is not caused
+    scene.running = {}
+    assert bool(texts(wanted(scene, step))) is (share == 1000)
 
 
 @virtual_time()
@@ -201,6 +286,21 @@ async def test_being_unsettled_is_excused_for_three_intervals(clock: VirtualCloc
     await clock.sleep(timedelta(seconds=1))
     count, findings = overdue.look()
     assert (count, len(findings)) == (1, 1)
+
+
+@virtual_time()
+async def test_drifts_and_orphans_go_together(clock: VirtualClock) -> None:
+    """Rule 8: no orphan without its drift, and no drift without its orphan."""
+    court = Court(clock)
+    court.open_node()
+    court.place(500)
+    court.put((Key.tombstone("n1", "v"), Tombstone("n1", "v", "u", "r", Resources(), START)))
+    there = tuple(("n1", each, START) for each in "wvx")
+    assert len(texts(orphans_left(court.scene, there))) == 1
+    drift = DriftRecord("n1", "x", DriftType.ORPHAN_ON_AGENT, START)
+    court.put((Key.drift("n1", "x", DriftType.ORPHAN_ON_AGENT), drift))
+    assert not texts(orphans_left(court.scene, there))
+    assert len(texts(orphans_left(court.scene, there[:2]))) == 1
 
 
 @virtual_time()

@@ -21,7 +21,7 @@ from persys_core.control.term import Term
 from persys_core.control.work import Work
 from persys_core.drift.classify import Finding
 from persys_core.drift.remedy import Remedy
-from persys_core.model.drift import DriftRecord, OrphanPolicy
+from persys_core.model.drift import DriftRecord, DriftType, OrphanPolicy
 from persys_core.model.errors import FrozenError
 from persys_core.model.event import EventType
 from persys_core.model.ids import NodeId
@@ -136,9 +136,16 @@ class DriftDetector:
         done = {
             key: stored
             for key, stored in records.items()
-            if key not in active and stored.value.workload_id not in look.unsettled
+            if key not in active and self._is_resolved(stored.value, look)
         }
         await self._remove(done)
+
+    def _is_resolved(self, record: DriftRecord, look: Look) -> bool:
+        """Whether all is as recorded; what is assigned to the node is no orphan even before."""
+        assignment = self._term.view.assignment(record.workload_id)
+        here = assignment is not None and assignment.value.node_id == record.node_id
+        orphan = record.drift_type == DriftType.ORPHAN_ON_AGENT
+        return record.workload_id not in look.unsettled or (orphan and here)
 
     async def _record_all(self, active: Mapping[Key, Finding], records: _Records) -> None:
         batch: list[tuple[Key, DriftRecord]] = []

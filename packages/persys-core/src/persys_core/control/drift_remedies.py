@@ -23,6 +23,7 @@ from persys_core.model.node import Node
 from persys_core.model.resources import Resources
 from persys_core.model.states import DesiredState, WorkloadStatus
 from persys_core.model.workload import StatusRecord, Tombstone, Workload
+from persys_core.nodes.liveness import NodeCondition
 from persys_core.placement import ledger
 from persys_core.placement.demand import charge_for
 from persys_core.placement.ledger import Target, Transaction
@@ -115,7 +116,11 @@ class DriftRemedies:
     def _is_sound_elsewhere(self, finding: Finding) -> bool:
         workload = self._view.workload(finding.workload_id)
         status = self._view.status(finding.workload_id)
-        if workload is None or status is None:
+        assignment = self._view.assignment(finding.workload_id)
+        if workload is None or status is None or assignment is None:
+            return False
+        if self._term.condition(assignment.value.node_id) is not NodeCondition.READY:
+            # What a silent node was last seen to run may be gone, and this the only copy.
             return False
         here = status.value.data_node_id == finding.node_id and has_local_data(workload.value.spec)
         return not here and status.value.intent is None and status.value.status in _SOUND

@@ -9,7 +9,7 @@ from __future__ import annotations
 from attrs import evolve, frozen
 
 from persys_core.control.node_views import NodeViews
-from persys_core.control.placing import Placing
+from persys_core.control.placing import GROWS_NEXT, Placing
 from persys_core.control.view import ClusterView
 from persys_core.model.event import capped
 from persys_core.model.ids import NodeId
@@ -151,11 +151,10 @@ def _waiting(status: StatusRecord, assignment: Assignment) -> Explanation | None
     if reason is not None and reason.code in NEXT_STEPS:
         code = ReasonCode(reason.code)
         return _because(Verdict.DEFERRED, code, reason.message, node_id, NEXT_STEPS[code])
-    if reason is not None and reason.code.startswith("resize:"):
+    if reason is not None and status.waits_to_grow:
         name = reason.code.removeprefix("resize:")
         code = ReasonCode(name) if name in set(ReasonCode) else ReasonCode.RESOURCE
-        then = "the new revision is sent as soon as the node has room"
-        return _because(Verdict.DEFERRED, code, reason.message, node_id, then)
+        return _because(Verdict.DEFERRED, code, reason.message, node_id, GROWS_NEXT)
     if reason is not None and reason.code == "agent_unreachable":
         then = "it is tried again; after the grace it goes elsewhere, unless its data is there"
         return Explanation(Verdict.DEFERRED, reason.message, node_id, next_step=then)

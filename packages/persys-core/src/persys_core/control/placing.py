@@ -36,7 +36,13 @@ from persys_core.volumes.disks import local_disk_node, volumes_wanted
 from persys_core.volumes.outcome import Outcome
 from persys_core.volumes.wishes import is_exclusive_volume
 
-__all__ = ["Placing"]
+__all__ = ["GROWS_NEXT", "Placing"]
+
+GROWS_NEXT = (
+    "the new revision is sent as soon as the node has room, or to another node once nothing of the"
+    " old revision runs"
+)
+"""What happens next to a workload whose node has no room for its new revision."""
 
 
 @frozen
@@ -82,7 +88,7 @@ class Placing:
         now = self._clock.now()
         old_node = assignment.value.node_id
         request = self.request_for(workload, status)
-        found = self._found(workload, request, excluding=frozenset((old_node,)))
+        found = self._found_elsewhere(workload, request, old_node)
         tomb = self._view.tombstone(old_node, workload.id)
         if not isinstance(found, Placed):
             tx = self._leave(tx, workload, assignment, status, why)
@@ -217,6 +223,16 @@ class Placing:
             next_step=NEXT_STEPS[found.code],
         )
 
+    def _found_elsewhere(
+        self, workload: Workload, request: PlacementRequest, old_node: NodeId
+    ) -> Placed | Explanation:
+        """A place on another node; without one, what every node lacks, the old one too."""
+        found = self._found(workload, request, excluding=frozenset((old_node,)))
+        if isinstance(found, Placed):
+            return found
+        of_all = self._found(workload, request)
+        return found if isinstance(of_all, Placed) else of_all
+
     def _ledger_missing(self) -> Explanation | None:
         ready = self._view.ledger()
         if ready is not None and ready.value.ready:
@@ -302,7 +318,10 @@ class Placing:
             f"{max(0, free.get(name))} free)"
             for name in short
         ]
-        text = f"node {node_id} has no room to grow: {', '.join(parts)}; the old revision goes on"
+        text = (
+            f"node {node_id} has no room to grow: {', '.join(parts)};"
+            " what runs of the old revision goes on"
+        )
         code = f"resize:{short[0]}"
         waiting = transitions.awaiting(
             status, code, text, self._clock.now(), next_status=WorkloadStatus.PENDING
@@ -321,7 +340,7 @@ class Placing:
             node_id,
             nodes_considered=1,
             reasons=(tally,),
-            next_step="it is sent as soon as the node has room",
+            next_step=GROWS_NEXT,
         )
 
     def _may_overlap(self, workload: Workload, status: StatusRecord) -> bool:

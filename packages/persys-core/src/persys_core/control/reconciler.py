@@ -116,6 +116,7 @@ class Reconciler:
             Action.ABANDON_DELETE: records.abandon_delete,
             Action.ASSIGN: places.assign,
             Action.RECHARGE: places.assign,
+            Action.OUTGROW: places.outgrow,
             Action.RESCHEDULE: places.relocate,
             Action.UNASSIGN: places.unassign,
             Action.AWAIT_NODE: places.await_node,

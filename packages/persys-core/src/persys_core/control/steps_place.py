@@ -43,8 +43,14 @@ class PlaceSteps:
         # What found no place is woken by free capacity, not by a timer of its own.
         return AGAIN if placed else None
 
+    async def outgrow(self, case: Case) -> Next:
+        """Nothing of it runs on its node: the share grows there or, where it cannot, is given up
+        for one on a node that has room."""
+        _, _, refused = self._term.placing.into(case.transaction(), case.workload, case.status)
+        return await (self.assign(case) if refused is None else self.relocate(case))
+
     async def relocate(self, case: Case) -> Next:
-        """Its node is lost or gone: another one gets it, and the old one owes a delete."""
+        """Its node is lost, gone or too small: another one gets it, the old one owes a delete."""
         why = self._why(case)
         tx, status, explanation = self._term.placing.relocate(
             case.transaction(), case.workload, case.status, why
@@ -170,7 +176,8 @@ class PlaceSteps:
         """Its node left the cluster and nothing is to run: give the assignment back."""
         assert case.assignment is not None, "this is a bug: nothing to give back"
         allocation = self._term.view.allocation(case.node_id)
-        tx = ledger.unassign(case.transaction(), case.assignment, allocation)
+        status = transitions.left(case.status, case.now)
+        tx = ledger.unassign(case.transaction(status), case.assignment, allocation)
         await self._term.commit(tx)
         return AGAIN
 
@@ -181,4 +188,9 @@ class PlaceSteps:
         if case.situation.node is NodeCondition.READY and since is not None:
             at = since.isoformat(timespec="seconds")
             return f"the agent of node {case.node_id} answers no call since {at}"
+        if case.situation.node is NodeCondition.READY:
+            return (
+                f"node {case.node_id} has no room for the new revision, and nothing of the old one"
+                " runs there"
+            )
         return f"node {case.node_id} is lost: {self._term.node_views.health(case.node_id).reason}"

@@ -14,7 +14,7 @@ from persys_core.control.term import AGAIN, Next, Term
 from persys_core.control.work import Work
 from persys_core.model.node import Node
 from persys_core.model.observation import AgentReport, TaskStatus
-from persys_core.model.states import WorkloadStatus
+from persys_core.model.states import ObservedState, WorkloadStatus
 from persys_core.model.workload import Intent, IntentAction, Tombstone
 from persys_core.nodes.leaving import is_throwing_out
 from persys_core.nodes.liveness import NodeCondition
@@ -72,7 +72,10 @@ class TombstoneSteps:
             return False
         if outlook_of(stored.value, status.value) is not Outlook.RUN:
             return False
-        return status.value.status is not WorkloadStatus.RUNNING
+        # What waits for room to be updated runs on in an older revision, if it ever ran there.
+        ran = status.value.observed.state is ObservedState.RUNNING
+        healthy = status.value.waits_to_grow and ran
+        return status.value.status is not WorkloadStatus.RUNNING and not healthy
 
     async def _ask(self, grave: Versioned[Tombstone], node: Node) -> Next:
         match await self._term.calls.status(node, grave.value.workload_id):

@@ -170,6 +170,18 @@ _SETTLED_AS: dict[DesiredState | None, tuple[WorkloadStatus, ...]] = {
     DesiredState.STOPPED: (WorkloadStatus.STOPPED,),
 }
 
+
+def _has_lost_its_old_copy(case: _Case) -> bool:
+    """Whether its node has no room for the new revision, so that the old one goes on there, and
+    the agent does not know of that one any more."""
+    status, assignment = case.recorded.status, case.recorded.assignment
+    if status is None or assignment is None or not status.waits_to_grow:
+        return False
+    sent_at = status.reapply.last_apply_at
+    was_sent = sent_at is not None and sent_at >= assignment.created_at
+    return was_sent and case.is_here and case.sighted.report is None
+
+
 EXCUSES: tuple[Excuse, ...] = (
     Excuse(
         "gone",
@@ -215,8 +227,11 @@ EXCUSES: tuple[Excuse, ...] = (
     ),
     Excuse(
         "on-its-way",
-        lambda c: c.is_here and c.status not in _SETTLED_AS[c.desired],
-        "it is assigned here, and its status is none in which its desired state is met",
+        lambda c: (
+            c.is_here and c.status not in _SETTLED_AS[c.desired] and not _has_lost_its_old_copy(c)
+        ),
+        "it is assigned here, and its status is none in which its desired state is met; but not"
+        " where it waits for room to be updated and what was sent is not listed any more",
         "the record itself says that the wish is not met yet",
     ),
     Excuse(
@@ -237,6 +252,8 @@ def _seen_state(case: _Case) -> ObservedState:
 
 def _is_missing(case: _Case) -> bool:
     """An agent that knows of another revision has it, or is making it."""
+    if _has_lost_its_old_copy(case):
+        return True
     runs = case.status is WorkloadStatus.RUNNING
     return runs and _seen_state(case) is ObservedState.MISSING and not _has_other_revision(case)
 

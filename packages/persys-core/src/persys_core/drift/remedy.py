@@ -37,7 +37,8 @@ class Facts:
 
     ``same_revision``: the agent has the revision that is wished. ``wanted``: it is to run or to
     rest, and was not given up. ``has_room``: the reporting node takes work, and it fits there.
-    ``sound_elsewhere``: the copy on the assigned node is as recorded, and its data is not here.
+    ``sound_elsewhere``: the copy on the assigned node is as recorded, that node is heard, and the
+    data is not here.
     """
 
     type: DriftType
@@ -144,7 +145,8 @@ REMEDIES: tuple[Remedy, ...] = (
         "delete-only-copy",
         lambda f: f.kind is OrphanKind.DUPLICATE and not f.sound_elsewhere,
         DriftAction.INVESTIGATE,
-        "not deleted: the copy on its own node is not sound, or its data is here",
+        "not deleted: the copy on its own node is not sound, that node is silent, or its data is"
+        " here",
     ),
     Remedy("delete-later", lambda f: not f.sighted_enough, DriftAction.AWAIT_SIGHTINGS),
     Remedy("delete-residual", _kind(OrphanKind.RESIDUAL), DriftAction.DELETE_RESIDUAL),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -37,11 +37,19 @@ class MemoryEventLog:
         self._last_id = (0, 0)
         # A dict, since a set of events has no order that a run could repeat.
         self._bells: dict[asyncio.Event, None] = {}
+        self._listeners: list[Callable[[Event], None]] = []
+
+    def on_append(self, tell: Callable[[Event], None]) -> None:
+        """Have ``tell`` called with every event from now on."""
+        self._listeners.append(tell)
 
     def append(self, event: Event) -> None:
         """Record ``event`` under a new id; the oldest one goes where the log is full."""
-        self._events.append(evolve(event, id=self._next_id()))
+        event = evolve(event, id=self._next_id())
+        self._events.append(event)
         self._appended += 1
+        for tell in self._listeners:
+            tell(event)
         for bell in self._bells:
             bell.set()
 

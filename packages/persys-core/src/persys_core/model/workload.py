@@ -187,6 +187,11 @@ class StatusRecord:
     data_node_id: NodeId = ""
     stopped_on: NodeId = ""
 
+    @property
+    def waits_to_grow(self) -> bool:
+        """Whether its node has no room for the new revision (reason ``resize:<dimension>``)."""
+        return self.reason is not None and self.reason.code.startswith("resize:")
+
 
 @frozen
 class Assignment:

@@ -27,6 +27,8 @@ class Action(StrEnum):
     """Find it a node."""
     RECHARGE = "Recharge"
     """The node's ledger must hold more for it before the new revision may be sent."""
+    OUTGROW = "Outgrow"
+    """Nothing of it runs on its node, which has no room for the new revision: place it anew."""
     LEAVE = "Relocate"
     """Its node is to be left (drain, NoExecute): move it if another node takes it."""
     AWAIT_OLD_COPY = "AwaitOldCopy"

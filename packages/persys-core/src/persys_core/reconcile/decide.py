@@ -4,6 +4,8 @@ Decided here: which one step is next for a workload. Not decided here: what the 
 sends (``plans``), nor whether this replica may act at all (leadership and mode come before).
 The table is total: the last rule of each outlook has no condition, and a test walks the whole
 product of facts.
+
+Size: the rows of all outlooks stand together, since their order is the decision.
 """
 
 from __future__ import annotations
@@ -86,6 +88,13 @@ def _must_leave(s: Situation) -> bool:
 def _gives_up_calling(s: Situation) -> bool:
     idle = s.observed is not ObservedState.RUNNING and s.charge is not Charge.RELEASED
     return s.uncallable and idle and not s.pinned and not s.held
+
+
+def _may_outgrow(s: Situation) -> bool:
+    """Its node holds too little for the new revision, and nothing keeps it there: neither a copy
+    of the old one, nor data, nor a call whose effect may not show yet."""
+    may_not_show_yet = s.observed is ObservedState.MISSING and s.within_missing_grace
+    return s.charge is Charge.SHORT and _AT_REST(s) and not s.pinned and not may_not_show_yet
 
 
 def _ended_well(s: Situation) -> bool:
@@ -218,6 +227,18 @@ RUN_RULES: tuple[Rule, ...] = (
         _RUNS_AS_WISHED,
         Action.SETTLE,
         "it runs as wished, and the record does not say so yet",
+    ),
+    Rule(
+        "run-outgrown-look",
+        lambda s: _may_outgrow(s) and not s.confirmed,
+        Action.INQUIRE,
+        "where the old revision runs on it stays, so its end is asked for",
+    ),
+    Rule(
+        "run-outgrown",
+        _may_outgrow,
+        Action.OUTGROW,
+        "nothing of it runs there, so another node may take the new revision",
     ),
     Rule(
         "run-resize",

@@ -40,6 +40,7 @@ __all__ = [
     "desired_state_changed",
     "failed",
     "import_completed",
+    "left",
     "noted",
     "resized",
     "retried",
@@ -150,10 +151,16 @@ def unassigned(status: StatusRecord, reason: Reason, now: datetime) -> StatusRec
     )
 
 
+def left(status: StatusRecord, now: datetime) -> StatusRecord:
+    """Its node left the cluster while it rested: no call to that node is waited for any more."""
+    if status.intent is None:
+        return status
+    return evolve(status, intent=None, updated_at=now)
+
+
 def resized(status: StatusRecord, now: datetime) -> StatusRecord:
     """The ledger holds what the new revision asks; a reason why it did not is gone."""
-    waited = status.reason is not None and status.reason.code.startswith("resize:")
-    if not waited:
+    if not status.waits_to_grow:
         return status
     return evolve(status, status=WorkloadStatus.UPDATING, reason=None, updated_at=now)
 

@@ -15,6 +15,7 @@ from datetime import timedelta
 
 from attrs import frozen
 
+from persys_core.model.drift import OrphanPolicy
 from persys_core.sim.report import Report, SimulationError, replay_command
 from persys_core.sim.runner import run_scenario
 from persys_core.sim.scenario import FaultKind, Scenario
@@ -58,6 +59,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--faults-per-minute", type=float, default=2.0)
     parser.add_argument("--deeds-per-minute", type=float, default=12.0)
     parser.add_argument("--only", default="", help="a comma list of fault kinds; all if empty")
+    parser.add_argument(
+        "--orphan-policy",
+        type=OrphanPolicy,
+        choices=tuple(OrphanPolicy),
+        help="what becomes of orphans; by default the seed chooses",
+    )
     parser.add_argument("--until", type=float, help="end at this minute, without settling")
     parser.add_argument("--trace", action="append", default=[], help="an id to follow")
     parser.add_argument("--jobs", type=int, default=1, help="processes (1)")
@@ -76,6 +83,7 @@ def _scenario(options: argparse.Namespace, seed: int) -> Scenario:
         deeds_per_minute=options.deeds_per_minute,
         faults_per_minute=options.faults_per_minute,
         kinds=kinds or frozenset(FaultKind),
+        orphan_policy=options.orphan_policy,
     )
 
 

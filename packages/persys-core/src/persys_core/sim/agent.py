@@ -6,12 +6,14 @@ must not go back; one that does counts as the latest seen.
 
 Everything that happens is written to ``journal``. A machine is up, paused (the agent's process is
 stopped and goes on later), halted (the process is gone, workloads run on) or off.
+
+Size: one method per call and per thing that can happen to a machine.
 """
 
 from __future__ import annotations
 
 import random
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum, auto
 
 from attrs import frozen
@@ -19,6 +21,7 @@ from attrs import frozen
 from persys_core.control.requests import Heartbeat, RegisterNode
 from persys_core.model.ids import RevisionId, WorkloadId
 from persys_core.model.observation import AgentReport, AgentState, TaskStatus
+from persys_core.model.spec import WorkloadSpec
 from persys_core.model.states import DesiredState, WorkloadType
 from persys_core.ports.agents import ApplyRequest, DeleteRequest
 from persys_core.sim.agent_agenda import Agenda
@@ -26,10 +29,10 @@ from persys_core.sim.agent_behaviour import FaultPlan
 from persys_core.sim.agent_execution import Executor
 from persys_core.sim.agent_journal import Happening, Journal
 from persys_core.sim.agent_reconcile import LocalLoop
-from persys_core.sim.agent_reports import NewestTask, heartbeat_report, with_newest_task
+from persys_core.sim.agent_reports import NewestTask, heartbeat_report, told_at, with_newest_task
 from persys_core.sim.agent_runtime import Phase, Runtime
 from persys_core.sim.agent_settings import AgentSettings
-from persys_core.sim.agent_store import AgentStore
+from persys_core.sim.agent_store import AgentStore, Row
 from persys_core.sim.agent_tasks import APPLY_TASK, DELETE_TASK, AgentTask, Done, TaskQueue
 from persys_core.sim.agent_usage import node_usage, workload_usage
 from persys_core.sim.rng import stream
@@ -132,7 +135,8 @@ class AgentModel:
         row = self._store.rows.get(workload_id)
         if row:
             self._executor.refresh(row, now)
-        return with_newest_task(row.report() if row else None, self._newest(workload_id), now)
+        report = with_newest_task(row.report() if row else None, self._newest(workload_id), now)
+        return told_at(report, self.clock_offset) if report else None
 
     def list(self, now: datetime, kind: WorkloadType | None = None) -> tuple[AgentReport, ...]:
         """ListWorkloads, in the order of ids; tasks in flight do not show."""
@@ -141,7 +145,7 @@ class AgentModel:
         rows = [row for row in self._store.in_order() if kind in (None, row.spec.type)]
         for row in rows:
             self._executor.refresh(row, now)
-        return tuple(row.report() for row in rows)
+        return tuple(told_at(row.report(), self.clock_offset) for row in rows)
 
     def actions(
         self, now: datetime, *, workload_id: str = "", kind: str = "", status: str = ""
@@ -182,6 +186,7 @@ class AgentModel:
         rows = self._store.in_order()
         for row in rows:
             self._executor.refresh(row, now)
+        told = now + self.clock_offset
         used = tuple(
             workload_usage(self._seed, settings.node_id, found, now)
             for found in self._runtime.objects.values()
@@ -189,13 +194,40 @@ class AgentModel:
         )
         return Heartbeat(
             node_id=settings.node_id,
-            reports=tuple(heartbeat_report(row.report(), settings) for row in rows),
-            usage=node_usage(settings.node_id, used, now),
+            reports=tuple(
+                told_at(heartbeat_report(row.report(), settings), self.clock_offset) for row in rows
+            ),
+            usage=node_usage(settings.node_id, used, told),
             workload_usage=used if settings.sends_usage else (),
             boot_id=self._boot_id if settings.sends_boot_id else "",
             sequence=self._sequence if settings.sends_boot_id else 0,
-            sent_at=now,
+            sent_at=told,
         )
+
+    @property
+    def clock_offset(self) -> timedelta:
+        """How far the machine's wall clock is ahead: it shows in when something is said to have
+        been, not in when it happens."""
+        return self._runtime.clock_offset
+
+    # --- what somebody at the machine can do
+
+    def set_clock(self, offset: timedelta) -> None:
+        """Have the wall clock jump."""
+        self._runtime.clock_offset = offset
+
+    def rows(self, now: datetime) -> tuple[Row, ...]:
+        """What the agent has on its disk, in the order of ids."""
+        self.catch_up(now)
+        return tuple(self._store.in_order())
+
+    def remove_below(self, workload_id: WorkloadId, now: datetime) -> None:
+        """Remove the runtime's object without a word to the agent (``docker rm``)."""
+        self._runtime.remove(workload_id, self.catch_up(now))
+
+    def stop_below(self, workload_id: WorkloadId, now: datetime) -> None:
+        """Stop the runtime's object without a word to the agent (``docker stop``)."""
+        self._runtime.stop(workload_id, self.catch_up(now))
 
     # --- the machine
 
@@ -250,13 +282,24 @@ class AgentModel:
         self.state = MachineState.OFF
         if wipe:
             self._store = AgentStore()
-            self._runtime = Runtime(self.journal)
+            offset, self._runtime = self.clock_offset, Runtime(self.journal)
+            self._runtime.clock_offset = offset
             self.journal.write(self._now, Happening.WIPED)
 
     def running(self, now: datetime) -> dict[WorkloadId, RevisionId]:
         """What really runs on the machine at ``now``, whatever its agent says."""
         self.catch_up(now)
         return self._runtime.running()
+
+    def spec_of(self, workload_id: WorkloadId) -> WorkloadSpec | None:
+        """With which spec the runtime's object was made; ``None`` where there is none."""
+        found = self._runtime.objects.get(workload_id)
+        return found.spec if found else None
+
+    def is_at_rest(self, workload_id: WorkloadId, now: datetime) -> bool:
+        """Whether nothing of it runs at ``now``, nor is about to by the runtime's own doing."""
+        self.catch_up(now)
+        return self._runtime.is_at_rest(workload_id)
 
     def volumes(self, now: datetime) -> frozenset[str]:
         """The volumes that have data on the node at ``now``, as ``driver:name``."""

@@ -202,7 +202,10 @@ class Executor:
             done("", now)
 
     def _started(self, row: Row, behaviour: Behaviour, now: datetime, done: Done) -> None:
-        if cause := behaviour.start_error:
+        look = self.look(row)
+        # Somebody may have removed it below the agent since it was made.
+        cause = behaviour.start_error or (look.message if look.is_missing else "")
+        if cause:
             self._failed(row, "start", cause, now)
             done(
                 "[START_FAILED] Failed to start workload in runtime"

@@ -6,7 +6,7 @@ carries over the wire.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from attrs import evolve, frozen
 
@@ -14,7 +14,7 @@ from persys_core.model.ids import WorkloadId
 from persys_core.model.observation import AgentReport, AgentState, TaskStatus
 from persys_core.sim.agent_settings import AgentSettings
 
-__all__ = ["NewestTask", "heartbeat_report", "with_newest_task"]
+__all__ = ["NewestTask", "heartbeat_report", "told_at", "with_newest_task"]
 
 _IN_FLIGHT = {
     TaskStatus.PENDING: "task pending execution",
@@ -61,6 +61,13 @@ def heartbeat_report(report: AgentReport, settings: AgentSettings) -> AgentRepor
         failure_code=report.failure_code or default_code,
         metadata={},
     )
+
+
+def told_at(report: AgentReport, offset: timedelta) -> AgentReport:
+    """The report as a machine tells it whose wall clock is ``offset`` ahead."""
+    if not offset or report.reported_at is None:
+        return report
+    return evolve(report, reported_at=report.reported_at + offset)
 
 
 def _blank(task: NewestTask, now: datetime) -> AgentReport:

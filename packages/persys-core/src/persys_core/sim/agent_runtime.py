@@ -83,6 +83,8 @@ class Runtime:
     def __init__(self, journal: Journal) -> None:
         self.agenda = Agenda()
         self.objects: dict[WorkloadId, RuntimeObject] = {}
+        self.clock_offset = timedelta(0)
+        """How far the machine's wall clock is ahead; ends are noted in its time."""
         self._journal = journal
 
     def create(self, made: RuntimeObject, now: datetime) -> None:
@@ -117,7 +119,8 @@ class Runtime:
         found = self.objects.get(workload_id)
         if found is None or found.phase not in (Phase.RUNNING, Phase.RESTARTING):
             return
-        found.phase, found.exit_code, found.finished_at = Phase.EXITED, 0, now
+        found.phase, found.exit_code = Phase.EXITED, 0
+        found.finished_at = now + self.clock_offset
         found.life += 1
         self._journal.write(now, Happening.STOPPED, workload_id, found.revision_id)
 
@@ -156,10 +159,16 @@ class Runtime:
             if found.phase is Phase.RUNNING
         }
 
+    def is_at_rest(self, workload_id: WorkloadId) -> bool:
+        """Whether it neither runs nor is about to be started again by its restart policy."""
+        found = self.objects.get(workload_id)
+        return found is None or found.phase not in (Phase.RUNNING, Phase.RESTARTING)
+
     def _exit(self, found: RuntimeObject, life: int, now: datetime) -> None:
         if found.life != life or found.phase is not Phase.RUNNING:
             return
-        found.exit_code, found.finished_at = found.behaviour.exit_code, now
+        found.exit_code = found.behaviour.exit_code
+        found.finished_at = now + self.clock_offset
         self._journal.write(
             now,
             Happening.EXITED,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 
 from attrs import define, evolve, field
 
@@ -17,9 +18,11 @@ from persys_core.ports.cluster_store import Snapshot
 from persys_core.sim.agent_settings import AgentSettings, Latency
 from persys_core.sim.cluster import Replica
 from persys_core.sim.faults import LinkFaults, Network
+from persys_core.sim.rng import stream
 from persys_core.sim.scenario import Fault, FaultKind
 from persys_core.sim.stage import Stage
 from persys_core.sim.store_faults import FaultyStore, StoreFaults, StoreWeather
+from persys_core.sim.tampering import Tamperer
 
 __all__ = ["Disruptor"]
 
@@ -31,10 +34,16 @@ class Disruptor:
     """The hand that breaks and mends. ``counts``: the faults that began, by kind."""
 
     stage: Stage
+    tamperer: Tamperer = field(init=False)
     counts: Counter[FaultKind] = field(factory=Counter)
     _held: Counter[tuple[str, str]] = field(factory=Counter)
     _lost: Snapshot | None = None
     _over: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        stage = self.stage
+        chance = stream(stage.scenario.seed, "tampering")
+        self.tamperer = Tamperer(stage.watcher.scene, stage.history, chance)
 
     async def run(self, faults: list[Fault]) -> None:
         """Let each fault begin and end at its time."""
@@ -54,6 +63,7 @@ class Disruptor:
         for node_id in stage.nodes():
             stage.cluster.machines.network.cut(node_id, to_node=False, from_node=False)
             stage.cluster.machines.revive(node_id)
+            stage.cluster.machines.model(node_id).set_clock(timedelta(0))
         for replica in stage.cluster.replicas:
             if replica.is_up:
                 replica.membership.resume()
@@ -63,11 +73,29 @@ class Disruptor:
         await self.stage.clock.sleep(fault.at)
         if self._is_over():
             return
-        begun = self._begin(fault)
-        if begun is None:
-            return
-        self.counts[fault.kind] += 1
-        part, begin, end = begun
+        if fault.kind is FaultKind.MASS_LOSS:
+            self.counts[fault.kind] += 1
+            await self._lose_many(fault)
+        elif (begun := self._begin(fault)) is not None:
+            self.counts[fault.kind] += 1
+            await self._last(fault, *begun)
+
+    async def _lose_many(self, fault: Fault) -> None:
+        """From some machine on, a third of them or more; they come back one after the other."""
+        nodes = self.stage.nodes()
+        first, count = (
+            int(fault.pick * len(nodes)),
+            round(len(nodes) * (1 + 2 * fault.strength) / 3),
+        )
+        kind = FaultKind.CUT if int(fault.strength * 10) % 2 else FaultKind.NODE_KILL
+        async with asyncio.TaskGroup() as group:
+            for number, node in enumerate((nodes[first:] + nodes[:first])[:count]):
+                late = timedelta(seconds=number * 10 * fault.pick)
+                one = evolve(fault, kind=kind, length=fault.length + late)
+                group.create_task(self._last(one, *self._on_node(one, node)))
+
+    async def _last(self, fault: Fault, part: str, begin: _Effect, end: _Effect) -> None:
+        """Let a fault of one part begin, and end in its time."""
         name = (str(_part_of(fault.kind)), part)
         self.stage.history.add("fault", (part,), f"{fault.kind} for {fault.length}")
         self._held[name] += 1
@@ -88,6 +116,10 @@ class Disruptor:
             return self._on_node(fault, self._pick_node(fault))
         if fault.kind in _STORE_KINDS:
             return self._on_store(fault)
+        if fault.kind in _DRIFTS:
+            node = self._pick_node(fault)
+            model = self.stage.cluster.machines.model(node)
+            return node, lambda: self.tamperer.tamper(fault.kind, model), _nothing
         if fault.kind is FaultKind.NETWORK:
             network = self.stage.cluster.machines.network
             rough = _rough_links(fault.strength)
@@ -118,6 +150,13 @@ class Disruptor:
                 return node, lambda: machines.kill_agent(node), lambda: machines.revive(node)
             case FaultKind.NODE_RESIZED:
                 return node, lambda: self._resize(node, fault), lambda: machines.revive(node)
+            case FaultKind.CLOCK_STEP:
+                step = _clock_step(fault.strength)
+                return (
+                    node,
+                    lambda: machines.model(node).set_clock(step),
+                    lambda: machines.model(node).set_clock(timedelta(0)),
+                )
             case FaultKind.NODE_PAUSE:
                 return node, lambda: machines.pause(node), lambda: machines.resume(node)
             case _:
@@ -210,7 +249,14 @@ _NODE_KINDS = (
     FaultKind.AGENT_KILL,
     FaultKind.NODE_RESIZED,
     FaultKind.NODE_PAUSE,
+    FaultKind.CLOCK_STEP,
     *_CUTS,
+)
+_DRIFTS = (
+    FaultKind.DRIFT_VANISHED,
+    FaultKind.DRIFT_APPEARED,
+    FaultKind.DRIFT_REVISION,
+    FaultKind.DRIFT_STATE,
 )
 _STORE_KINDS = (
     FaultKind.STORE_AWAY,
@@ -226,6 +272,8 @@ def _part_of(kind: FaultKind) -> str:
     """Faults of one part that overlap end together."""
     if kind in _CUTS:
         return "link"
+    if kind is FaultKind.CLOCK_STEP:
+        return "clock"
     return "machine" if kind in _NODE_KINDS else str(kind)
 
 
@@ -252,6 +300,11 @@ def _bad_weather(kind: FaultKind, strength: float) -> StoreFaults:
             return StoreFaults(slow=0.2 + 0.8 * strength, delay=Latency.of(0.05, 3 * strength + 1))
         case _:
             return StoreFaults(watch_lag=Latency.of(0, 0.2 + 2 * strength))
+
+
+def _clock_step(strength: float) -> timedelta:
+    seconds = (-21_600, -45, -5, 5, 45, 21_600)[int(strength * 6)]
+    return timedelta(seconds=seconds)
 
 
 def _other_size(settings: AgentSettings, strength: float) -> AgentSettings:

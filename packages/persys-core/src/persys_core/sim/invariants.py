@@ -16,6 +16,7 @@ from attrs import define, field, frozen
 
 from persys_core.control.config import SchedulerConfig
 from persys_core.model.ids import NodeId, RevisionId, WorkloadId
+from persys_core.model.spec import WorkloadSpec
 from persys_core.ports.liveness import Liveness
 from persys_core.sim.mirror import Mirror, Step
 from persys_core.sim.wishes import Wishes
@@ -36,6 +37,7 @@ class Rule(StrEnum):
     LIVENESS = "8-liveness"
     STEADY = "9-steady-is-silent"
     NO_BUGS = "10-no-bugs"
+    EVICTIONS = "11-evictions"
 
 
 @frozen
@@ -52,10 +54,12 @@ class Scene:
     """Everything that a checker may look at.
 
     ``was_lost_at``: when a node that had been lost was last heard again. ``running``: what really
-    runs on each machine, as far as the journals were read. ``exits``: the
-    (node, workload, revision) that once ended with code 0. ``strays``: the (node, workload) at
-    which a message arrived that nobody waited for any more; agents cannot tell such a message
-    from a wanted one, so what it leaves behind is no fault of the scheduler.
+    runs on each machine, as far as the journals were read; ``ended_at``: when it last stopped
+    doing so. ``listings``: how often in a row each node said that it has what is neither assigned
+    to it nor owed there. ``exits``: the (node, workload, revision) that once ended with code 0.
+    ``strays``: the (node, workload) at which a message arrived that nobody waited for any more;
+    agents cannot tell such a message from a wanted one, so what it leaves behind is no fault of
+    the scheduler.
     """
 
     mirror: Mirror
@@ -65,8 +69,16 @@ class Scene:
     now: Callable[[], datetime]
     left_alone_until: Callable[[NodeId], datetime | None]
     """Until when the leader spares an agent that did not answer it."""
+    is_at_rest: Callable[[NodeId, WorkloadId], bool]
+    """Whether nothing of a workload runs on a machine, nor will by the machine's own doing."""
+    spec_on: Callable[[NodeId, WorkloadId], WorkloadSpec | None] = lambda _, __: None
+    """With which spec a copy runs on a machine, where that can be told."""
+    unanswered_since: dict[NodeId, datetime] = field(factory=dict)
+    """Per node that answered no call since: when the first one was not answered."""
     was_lost_at: dict[NodeId, datetime] = field(factory=dict)
     running: dict[NodeId, dict[WorkloadId, RevisionId]] = field(factory=dict)
+    ended_at: dict[tuple[NodeId, WorkloadId], datetime] = field(factory=dict)
+    listings: dict[NodeId, dict[WorkloadId, int]] = field(factory=dict)
     exits: set[tuple[NodeId, WorkloadId, RevisionId]] = field(factory=set)
     strays: set[tuple[NodeId, WorkloadId]] = field(factory=set)
 

@@ -24,10 +24,13 @@ from persys_core.model.workload import (
     Tombstone,
 )
 from persys_core.nodes.liveness import lost_at
+from persys_core.placement.demand import charge_for
+from persys_core.placement.request import PlacementRequest
 from persys_core.ports.agents import ApplyRequest, DeleteRequest
 from persys_core.ports.cluster_store import Key, Record
 from persys_core.retry.failure import is_node_bound
 from persys_core.sim.invariants import Finding, Rule, Scene
+from persys_core.sim.invariants_orphans import is_orphan_to_delete
 from persys_core.sim.mirror import Step, Touched
 
 __all__ = [
@@ -240,9 +243,12 @@ def _grave_without_cause(scene: Scene, step: Step, grave: Tombstone) -> Iterator
         by_user
         or is_lost(scene, grave.node_id, step.at)
         or _was_lost_just_now(scene, grave.node_id, step.at)
+        or _cannot_be_called(scene, grave.node_id, step.at)
         or _is_to_be_left(scene, grave.node_id)
         or _had_ended(step, grave)
         or _failed_there(step, grave)
+        or _outgrew_its_node(scene, step, grave)
+        or is_orphan_to_delete(scene, step.at, grave)
     )
     if not caused:
         yield Finding(
@@ -266,6 +272,12 @@ def _is_to_be_left(scene: Scene, node_id: NodeId) -> bool:
         return False
     evicts = any(taint.effect is TaintEffect.NO_EXECUTE for taint in node.intent.taints)
     return node.intent.draining or evicts
+
+
+def _cannot_be_called(scene: Scene, node_id: NodeId, now: datetime) -> bool:
+    """Whether its agent answered no call for the whole grace, although it may beat."""
+    since = scene.unanswered_since.get(node_id)
+    return since is not None and now >= since + scene.config.liveness.unavailable_grace
 
 
 def _was_lost_just_now(scene: Scene, node_id: NodeId, now: datetime) -> bool:
@@ -292,6 +304,34 @@ def _failed_there(step: Step, grave: Tombstone) -> bool:
         and after.retry.avoid_node_id == grave.node_id
         for _, after in _status_changes(step)
     )
+
+
+def _outgrew_its_node(scene: Scene, step: Step, grave: Tombstone) -> bool:
+    """Its user changed it, its share there is too small for that, and its old revision does not
+    run there, or did not a moment ago. Then nothing that runs is deleted for it."""
+    workload, node = scene.mirror.workload(grave.workload_id), scene.mirror.node(grave.node_id)
+    held = _given_up(step, grave)
+    if workload is None or node is None or held is None:
+        return False
+    fits = charge_for(PlacementRequest.of(workload), node).fits_in(held.charged)
+    return not fits and _rested_just_now(scene, step.at, grave)
+
+
+def _given_up(step: Step, grave: Tombstone) -> Assignment | None:
+    """The assignment that the tombstone takes the place of."""
+    for change in step.touched:
+        before = change.before
+        if isinstance(before, Assignment) and before.workload_id == grave.workload_id:
+            return before if before.node_id == grave.node_id else None
+    return None
+
+
+def _rested_just_now(scene: Scene, at: datetime, grave: Tombstone) -> bool:
+    """Agents may start again by themselves what rested when they were asked about it."""
+    if grave.workload_id not in scene.running.get(grave.node_id, {}):
+        return True
+    ended_at = scene.ended_at.get((grave.node_id, grave.workload_id))
+    return ended_at is not None and at - ended_at <= _COMMIT_TRAVELS
 
 
 def _stop_without_cause(scene: Scene, step: Step, after: StatusRecord) -> Iterator[Finding]:

@@ -26,6 +26,8 @@ from persys_core.reconcile.situation import Outlook, outlook_of
 from persys_core.sim.agent_behaviour import image_names
 from persys_core.sim.feasibility import Feasibility
 from persys_core.sim.invariants import Finding, Rule, Scene
+from persys_core.volumes.affinity import has_local_data
+from persys_core.volumes.wishes import is_exclusive_volume
 
 __all__ = ["Overdue", "Unsettled", "is_restless", "may_end", "unsettled"]
 
@@ -72,7 +74,10 @@ def _keeps_the_healthy_copy(scene: Scene, grave: Tombstone) -> bool:
     status = scene.mirror.status(grave.workload_id)
     if not grave.after_healthy or workload is None or status is None or workload.uid != grave.uid:
         return False
-    runs = status.status is WorkloadStatus.RUNNING
+    assignment = scene.mirror.assignment(workload.id)
+    node_id = assignment.node_id if assignment else ""
+    grows = status.waits_to_grow and workload.id in scene.running.get(node_id, {})
+    runs = status.status is WorkloadStatus.RUNNING or grows
     return not runs and outlook_of(workload, status) is Outlook.RUN
 
 
@@ -177,13 +182,40 @@ def _not_running(
     status: StatusRecord,
     assignment: Assignment,
 ) -> str:
-    if status.reason is not None and status.reason.code.startswith("resize:"):
-        grows = feasible.can_grow(workload, assignment)
-        return f"it waits to grow although {assignment.node_id} has room" if grows else ""
+    if status.waits_to_grow:
+        return _not_growing(scene, feasible, workload, status, assignment)
+    if _waits_for_an_old_copy(scene, workload, assignment):
+        return ""
     if scene.running.get(assignment.node_id, {}).get(workload.id) != workload.revision_id:
         return "" if _is_between_runs(workload, status) else f"it does not run: {status.status}"
     if status.status is not WorkloadStatus.RUNNING or status.intent is not None:
         return f"it runs and its status is {status.status}"
+    return ""
+
+
+def _waits_for_an_old_copy(scene: Scene, workload: Workload, assignment: Assignment) -> bool:
+    """It may not run twice; the delete that is owed elsewhere is judged by itself."""
+    return any(map(is_exclusive_volume, workload.spec.managed_volumes)) and any(
+        grave.workload_id == workload.id and grave.node_id != assignment.node_id
+        for grave in scene.mirror.values(Kind.TOMBSTONE, Tombstone)
+    )
+
+
+def _not_growing(
+    scene: Scene,
+    feasible: Feasibility,
+    workload: Workload,
+    status: StatusRecord,
+    assignment: Assignment,
+) -> str:
+    """The old revision goes on while its node has no room for the new one. Where it does not, only
+    its data may keep the workload there."""
+    node_id = assignment.node_id
+    if feasible.can_grow(workload, assignment):
+        return f"it waits to grow although {node_id} has room"
+    pinned = status.data_node_id == node_id and has_local_data(workload.spec)
+    if not pinned and scene.is_at_rest(node_id, workload.id):
+        return f"it waits to grow, and nothing of it runs on {node_id}"
     return ""
 
 

@@ -28,7 +28,7 @@ def one_writer(scene: Scene, started_on: NodeId, workload_id: WorkloadId) -> Ite
             (node, other)
             for node, running in scene.running.items()
             for other in running
-            if id_ in _exclusive(scene, other) and not _is_excused(scene, node, other)
+            if id_ in _written(scene, node, other) and not _is_excused(scene, node, other)
         }
         if len({node for node, _ in writers}) > 1:
             named = ", ".join(f"{other} on {node}" for node, other in sorted(writers))
@@ -82,6 +82,14 @@ def _exclusive(scene: Scene, workload_id: WorkloadId) -> set[VolumeId]:
     workload = scene.mirror.workload(workload_id)
     wanted = wanted_volumes(workload.spec) if workload else {}
     return {id_ for id_, volume in wanted.items() if is_exclusive_volume(volume)}
+
+
+def _written(scene: Scene, node_id: NodeId, workload_id: WorkloadId) -> set[VolumeId]:
+    """What a copy writes to; one of an earlier life may have other volumes than the present one."""
+    spec = scene.spec_on(node_id, workload_id)
+    if spec is None:
+        return _exclusive(scene, workload_id)
+    return {id_ for id_, volume in wanted_volumes(spec).items() if is_exclusive_volume(volume)}
 
 
 def _is_excused(scene: Scene, node_id: NodeId, workload_id: WorkloadId) -> bool:

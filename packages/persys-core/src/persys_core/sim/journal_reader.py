@@ -55,7 +55,8 @@ class JournalReader:
         if entry.what in _CALLS:
             self._arrived(node_id, entry)
         elif entry.what in _ENDS:
-            running.pop(entry.workload_id, None)
+            if running.pop(entry.workload_id, None) is not None:
+                self._scene.ended_at[node_id, entry.workload_id] = entry.at
             if entry.what is Happening.EXITED and entry.detail == "0":
                 self._scene.exits.add((node_id, entry.workload_id, entry.revision_id))
         elif entry.what is Happening.WIPED:

@@ -74,7 +74,10 @@ def charge_of_record(record: Record | None) -> tuple[NodeId, Charges] | None:
 
 
 class Mirror:
-    """Every record, by kind, and every node's charges. Fed by ``take`` in the order of commits."""
+    """Every record, by kind, and every node's charges. Fed by ``take`` in the order of commits.
+
+    Size: one reading per kind of record, and the sums over them.
+    """
 
     def __init__(self, backend: MemoryClusterBackend) -> None:
         self._backend = backend
@@ -107,6 +110,20 @@ class Mirror:
 
     def assignment(self, workload_id: WorkloadId) -> Assignment | None:
         return cast("Assignment | None", self._value(Kind.ASSIGNMENT, workload_id))
+
+    def is_assigned(self, workload_id: WorkloadId, node_id: NodeId) -> bool:
+        """Whether the workload belongs to the node, its share given back or not."""
+        assignment = self.assignment(workload_id)
+        return assignment is not None and assignment.node_id == node_id
+
+    def bound_to(self, node_id: NodeId) -> Iterator[WorkloadId]:
+        """The workloads that are assigned to the node or owed there."""
+        for placed in self.values(Kind.ASSIGNMENT, Assignment):
+            if placed.node_id == node_id:
+                yield placed.workload_id
+        for grave in self.values(Kind.TOMBSTONE, Tombstone):
+            if grave.node_id == node_id:
+                yield grave.workload_id
 
     def allocation(self, node_id: NodeId) -> Allocation:
         """The node's ledger as recorded; an empty one where there is none."""

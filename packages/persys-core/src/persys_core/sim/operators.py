@@ -20,6 +20,7 @@ from persys_core.control.requests import (
     DrainNode,
     NodeIntentChange,
     NodeTaintChange,
+    RemoveNode,
 )
 from persys_core.model.errors import (
     FrozenError,
@@ -63,9 +64,11 @@ class People:
     rng: random.Random
     target: int
     nodes: Callable[[], list[NodeId]]
+    nodes_down: Callable[[], list[NodeId]]
     accepted: int = field(default=0, init=False)
     refused: int = field(default=0, init=False)
     unanswered: int = field(default=0, init=False)
+    removals: int = field(default=0, init=False)
     _owned: dict[WorkloadId, _Owned] = field(factory=dict, init=False)
     _busy: set[str] = field(factory=set, init=False)
     _tasks: set[asyncio.Task[None]] = field(factory=set, init=False)
@@ -88,7 +91,7 @@ class People:
         alive = [w for w, owned in self._owned.items() if not owned.is_deleted]
         if len(alive) < self.target and (not alive or self.rng.random() < 0.8):
             return self._create()
-        if self.rng.random() < 0.05:
+        if self.rng.random() < 0.08:
             return self._operate()
         return self._on_workload(self.rng.choice(alive)) if alive else None
 
@@ -188,17 +191,21 @@ class People:
     # Operators
 
     def _operate(self) -> Coroutine[Any, Any, None] | None:
-        nodes = [node for node in self.nodes() if node not in self._busy]
+        """What makes trouble is looked at first."""
+        down = self.nodes_down() if self.rng.random() < 0.5 else []
+        nodes = [node for node in down or self.nodes() if node not in self._busy]
         if not nodes:
             return None
         node_id, dice = self.rng.choice(nodes), self.rng.random()
-        if dice < 0.4:
+        if dice < 0.3:
             return self._cordon(node_id, cordoned=self.rng.random() < 0.4)
-        if dice < 0.55:
+        if dice < 0.45:
             return self._drain(node_id)
-        if dice < 0.8:
+        if dice < 0.7:
             return self._undrain(node_id)
-        return self._taint(node_id, tainted=self.rng.random() < 0.4)
+        if dice < 0.85:
+            return self._taint(node_id, tainted=self.rng.random() < 0.4)
+        return self._remove(node_id, force=self.rng.random() < 0.4)
 
     async def _cordon(self, node_id: NodeId, *, cordoned: bool) -> None:
         before = self.wishes.may_cordon(node_id, cordoned)
@@ -209,9 +216,9 @@ class People:
             await self.door.call(
                 lambda s: s.nodes.cordon(change) if cordoned else s.nodes.uncordon(change)
             )
-            self.wishes.set_cordon(node_id, frozenset({cordoned}))
+            self.wishes.set_cordon(node_id, cordoned)
 
-        await self._ask(node_id, send, lambda: self.wishes.set_cordon(node_id, before))
+        await self._ask(node_id, send, lambda: self.wishes.left_alone(node_id, before, cordoned))
 
     async def _drain(self, node_id: NodeId) -> None:
         deadline = timedelta(seconds=60) if self.rng.random() < 0.5 else None
@@ -230,9 +237,9 @@ class People:
 
         async def send() -> None:
             await self.door.call(lambda s: s.nodes.undrain(change))
-            self.wishes.set_cordon(node_id, frozenset({False}))
+            self.wishes.set_cordon(node_id, False)
 
-        await self._ask(node_id, send, lambda: self.wishes.set_cordon(node_id, before))
+        await self._ask(node_id, send, lambda: self.wishes.left_alone(node_id, before, False))
 
     async def _taint(self, node_id: NodeId, *, tainted: bool) -> None:
         mark = NodeTaintChange(
@@ -246,6 +253,24 @@ class People:
             ),
             lambda: None,
         )
+
+    async def _remove(self, node_id: NodeId, *, force: bool) -> None:
+        before = self.wishes.may_remove(node_id)
+        order = RemoveNode(NodeIntentChange(node_id, "simulated"), force)
+        self._note(node_id, "is removed by force" if force else "is removed")
+
+        def refused() -> None:
+            self.wishes.left_alone(node_id, before, ABSENT, False)
+
+        async def send() -> None:
+            answer = await self.door.call(lambda s: s.nodes.remove(order))
+            if answer.accepted:
+                self.wishes.removed(node_id)
+                self.removals += 1
+            else:
+                refused()
+
+        await self._ask(node_id, send, refused)
 
     async def uncordon_all(self) -> None:
         """Return every node to service; repeated until it is answered."""

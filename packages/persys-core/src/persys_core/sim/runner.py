@@ -22,6 +22,7 @@ from persys_core.sim.clock import VirtualClock
 from persys_core.sim.disruptor import Disruptor
 from persys_core.sim.invariants import Finding, Rule
 from persys_core.sim.invariants_liveness import Overdue, is_restless, may_end
+from persys_core.sim.invariants_orphans import orphans_left
 from persys_core.sim.loop import run_virtual
 from persys_core.sim.report import Report, SimulationError
 from persys_core.sim.scenario import Scenario, plan_faults
@@ -135,11 +136,10 @@ class Run:
         while True:
             await self._clock.sleep(READ_INTERVAL)
             passed += READ_INTERVAL
+            self._watcher.look()
             if passed >= CHECK_INTERVAL:
                 passed = timedelta(0)
                 self._watcher.check_in_full()
-            else:
-                self._watcher.read_journals()
 
     # The quiet end
 
@@ -208,14 +208,24 @@ class Run:
 
     async def _stay_silent(self) -> None:
         """What may still end, or ends again and again, is deleted; then nothing may be written."""
+        for model in self._stage.cluster.machines:
+            self._disruptor.tamperer.clear_restless(model)
         await self._stage.people.give_up(sorted(self._restless()))
         await self._settle()
         # A reason's text may still be brought up to date once, by the next sweep after its time.
+        # Within that orphans are found and told, too.
         await self._clock.sleep(MESSAGE_REFRESH + self._stage.cluster.config.pending_sweep_interval)
         await self._settle()
+        self._watcher.report(orphans_left(self._watcher.scene, self._reported()))
         self._watcher.watch_silence()
         await self._clock.sleep(timedelta(minutes=1))
         self._watcher.check_at_rest()
+
+    def _reported(self) -> Iterator[tuple[NodeId, WorkloadId, datetime]]:
+        """Every node and workload that an agent would report, and since when it has it."""
+        for model in self._stage.cluster.machines:
+            for row in model.rows(self._clock.now()):
+                yield model.settings.node_id, row.workload_id, row.created_at
 
     def _restless(self) -> Iterator[WorkloadId]:
         for workload in self._watcher.mirror.values(Kind.WORKLOAD, Workload):
@@ -244,6 +254,8 @@ class Run:
             "deeds": people.accepted + people.refused + people.unanswered,
             "deeds_refused": people.refused,
             "deeds_unanswered": people.unanswered,
+            "removals": people.removals,
+            "mass_losses": self._watcher.evictions.losses,
             "strays": len(self._watcher.scene.strays),
             "settled_after": round(self._settled_after.total_seconds()),
             "history_lines": self._stage.history.length,

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from attrs import frozen
 
+from persys_core.model.drift import OrphanPolicy
 from persys_core.sim.rng import stream
 
 __all__ = ["Fault", "FaultKind", "Scenario", "plan_faults"]
@@ -52,12 +53,24 @@ class FaultKind(StrEnum):
     NODE_JOINS = "node_joins"
     NODE_RESIZED = "node_resized"
     """The machine comes back larger or smaller."""
+    CLOCK_STEP = "clock_step"
+    """A machine's wall clock jumps, by seconds or by hours, and later jumps back."""
+    MASS_LOSS = "mass_loss"
+    """A third of all machines or more are cut off or lose power at once."""
+    DRIFT_VANISHED = "drift_vanished"
+    """Somebody at a machine removes a workload, past the scheduler and perhaps past the agent."""
+    DRIFT_APPEARED = "drift_appeared"
+    """A workload that nobody knows, or a second copy of a known one, is started at a machine."""
+    DRIFT_REVISION = "drift_revision"
+    """A machine is given another revision of what it has."""
+    DRIFT_STATE = "drift_state"
+    """Somebody at a machine stops what runs or starts what rests."""
 
 
 @frozen
 class Scenario:
     """A run. ``deeds_per_minute``: what users and operators do; ``faults_per_minute``: the rate
-    at which faults begin, 0 for a calm run."""
+    at which faults begin, 0 for a calm run; ``orphan_policy``: the seed's choice where ``None``."""
 
     seed: int
     nodes: int = 20
@@ -67,6 +80,13 @@ class Scenario:
     deeds_per_minute: float = 12.0
     faults_per_minute: float = 2.0
     kinds: frozenset[FaultKind] = frozenset(FaultKind)
+    orphan_policy: OrphanPolicy | None = None
+
+    def policy(self) -> OrphanPolicy:
+        """What becomes of orphans in this run."""
+        if self.orphan_policy is not None:
+            return self.orphan_policy
+        return stream(self.seed, "orphans").choice(tuple(OrphanPolicy))
 
 
 @frozen
@@ -103,6 +123,12 @@ _KINDS: tuple[tuple[FaultKind, int, float, float], ...] = (
     (FaultKind.LEADER_STALL, 5, 3, 60),
     (FaultKind.NODE_JOINS, 2, 0, 0),
     (FaultKind.NODE_RESIZED, 3, 5, 30),
+    (FaultKind.CLOCK_STEP, 4, 20, 600),
+    (FaultKind.MASS_LOSS, 2, 30, 900),
+    (FaultKind.DRIFT_VANISHED, 4, 0, 0),
+    (FaultKind.DRIFT_APPEARED, 5, 0, 0),
+    (FaultKind.DRIFT_REVISION, 3, 0, 0),
+    (FaultKind.DRIFT_STATE, 5, 0, 0),
 )
 
 

@@ -9,10 +9,12 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from persys_core.control.answers import HeartbeatAnswer, RegisterAnswer
+from persys_core.control.config import SchedulerConfig
 from persys_core.control.requests import Heartbeat, RegisterNode
 from persys_core.model.ids import NodeId
 from persys_core.ports.agents import Agents
 from persys_core.ports.cluster_store import ClusterStore
+from persys_core.sim.agent import MachineState
 from persys_core.sim.agent_behaviour import FaultPlan
 from persys_core.sim.clock import VirtualClock
 from persys_core.sim.cluster import Replica, SimulatedCluster
@@ -52,7 +54,11 @@ class Stage:
         self._tasks: set[asyncio.Task[None]] = set()
         self._chance = stream(scenario.seed, "stage")
         self.cluster = SimulatedCluster(
-            clock, scenario.seed, wrap_store=self._wrap_store, wrap_agents=self._wrap_agents
+            clock,
+            scenario.seed,
+            SchedulerConfig(orphan_policy=scenario.policy()),
+            wrap_store=self._wrap_store,
+            wrap_agents=self._wrap_agents,
         )
         self.wishes = Wishes()
         self.watcher = Watcher(self.cluster, self.wishes, self.history)
@@ -65,11 +71,17 @@ class Stage:
             stream(scenario.seed, "people"),
             scenario.workloads,
             self.nodes,
+            self.nodes_down,
         )
 
     def nodes(self) -> list[NodeId]:
         """Every machine, in the order in which it joined."""
         return [model.settings.node_id for model in self.cluster.machines]
+
+    def nodes_down(self) -> list[NodeId]:
+        """Those whose agent does not run at the moment."""
+        machines = self.cluster.machines
+        return [node for node in self.nodes() if machines.model(node).state is not MachineState.UP]
 
     def add_node(self) -> None:
         """One more machine, switched on."""
@@ -81,13 +93,16 @@ class Stage:
 
     async def _register(self, request: RegisterNode) -> RegisterAnswer:
         self.watcher.hears(request.node_id)
+        asked = self.wishes.may_register(request.node_id)
         answer = await self.door.call(lambda s: s.admission.register_node(request))
         if answer.accepted:
-            self.wishes.registered(request.node_id)
+            self.wishes.registered(request.node_id, asked)
         return answer
 
     async def _beat(self, beat: Heartbeat) -> HeartbeatAnswer:
         self.watcher.hears(beat.node_id)
+        if beat.boot_id:
+            self.watcher.listed(beat.node_id, beat.reports)
         return await self.door.call(lambda s: s.admission.heartbeat(beat))
 
     def store_of(self, replica: Replica) -> FaultyStore:

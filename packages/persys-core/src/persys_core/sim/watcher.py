@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from persys_core.model.ids import NodeId, WorkloadId
 from persys_core.model.node import Node
+from persys_core.model.observation import AgentReport
+from persys_core.model.spec import WorkloadSpec
 from persys_core.ports.agents import (
     Agents,
     ApplyOutcome,
@@ -21,8 +23,9 @@ from persys_core.ports.agents import (
     DeleteRequest,
     ListOutcome,
     StatusOutcome,
+    Unreachable,
 )
-from persys_core.ports.cluster_store import Commit, Kind
+from persys_core.ports.cluster_store import Commit, Delete, Kind
 from persys_core.ports.observer import Metric
 from persys_core.sim.agent_journal import Happening, JournalEntry
 from persys_core.sim.cluster import SimulatedCluster
@@ -37,6 +40,7 @@ from persys_core.sim.invariants_calls import (
     patience,
     wanted,
 )
+from persys_core.sim.invariants_evictions import Evictions
 from persys_core.sim.invariants_ledger import capacity, ledger, ledger_in_full, one_assignment
 from persys_core.sim.invariants_promises import promise, promises, promises_in_full
 from persys_core.sim.invariants_volumes import attachments, volumes_in_step
@@ -62,7 +66,10 @@ _MOVES = (Kind.ASSIGNMENT, Kind.TOMBSTONE)
 
 
 class Watcher:
-    """Judges one simulated cluster. ``finding`` is the first violation, ``found`` tells of it."""
+    """Judges one simulated cluster. ``finding`` is the first violation, ``found`` tells of it.
+
+    Size: one method for each kind of thing that it is told.
+    """
 
     def __init__(self, cluster: SimulatedCluster, wishes: Wishes, history: History) -> None:
         self._cluster = cluster
@@ -77,6 +84,8 @@ class Watcher:
             cluster.config,
             cluster.clock.now,
             self._left_alone_until,
+            self._is_at_rest,
+            self._spec_on,
         )
         self.finding: Finding | None = None
         self.found = asyncio.Event()
@@ -86,6 +95,8 @@ class Watcher:
         self._announcements = Announcements()
         self._journals = JournalReader(cluster.machines, self.scene)
         self._is_silent = False
+        self.evictions = Evictions(self.scene, self._leader)
+        cluster.events.on_append(self.evictions.heard)
         cluster.backend.on_commit(self._on_commit)
 
     def report(self, findings: Iterable[Finding]) -> None:
@@ -95,6 +106,12 @@ class Watcher:
             if self.finding is None:
                 self.finding = finding
                 self.found.set()
+
+    def look(self) -> None:
+        """Every few seconds: what only time can violate."""
+        self.read_journals()
+        if self.data_is_whole:
+            self.report(self.evictions.look())
 
     def check_in_full(self) -> None:
         """Everything, whatever was touched."""
@@ -159,11 +176,26 @@ class Watcher:
 
     def answered(self, node_id: NodeId, workload_id: WorkloadId, outcome: object) -> None:
         """A call about a workload came back."""
+        self.reached(node_id, outcome)
         self._history.add("answer", (workload_id, node_id), described_outcome(outcome))
 
-    def listed(self) -> None:
-        """A node was listed."""
-        self.counts["agent_lists"] += 1
+    def reached(self, node_id: NodeId, outcome: object) -> None:
+        """A node answered a call, or did not."""
+        if isinstance(outcome, Unreachable):
+            self.scene.unanswered_since.setdefault(node_id, self._clock.now())
+        else:
+            self.scene.unanswered_since.pop(node_id, None)
+
+    def listed(self, node_id: NodeId, reports: Iterable[AgentReport]) -> None:
+        """A node says all that it has, in a list or in a full heartbeat."""
+        mirror, listings = self.scene.mirror, self.scene.listings.setdefault(node_id, {})
+        strangers = [
+            report.workload_id
+            for report in reports
+            if mirror.tombstone(node_id, report.workload_id) is None
+            and not mirror.is_assigned(report.workload_id, node_id)
+        ]
+        self.scene.listings[node_id] = {each: listings.get(each, 0) + 1 for each in strangers}
 
     # What the store tells
 
@@ -175,12 +207,23 @@ class Watcher:
         if any(write.key.kind in _MOVES for write in commit.writes):
             # What ran before this commit is judged by the tombstones from before it.
             self.read_journals()
+        self._give_up_nodes(commit)
         step = self.mirror.take(commit, revision, self._clock.now())
         self._write_down(step)
         self._announcements.note(step)
         self._judge_silence(step)
         for rule in COMMIT_RULES:
             self.report(rule(self.scene, step))
+        self.report(self.evictions.committed(step))
+
+    def _give_up_nodes(self, commit: Commit) -> None:
+        """Who removes a node answers for copies that may still run there, or yet start."""
+        for write in commit.writes:
+            if isinstance(write, Delete) and write.key.kind is Kind.NODE:
+                self.read_journals()
+                node_id = write.key.id
+                given_up = {*self.mirror.bound_to(node_id), *self.scene.running.get(node_id, {})}
+                self.scene.strays.update((node_id, each) for each in given_up)
 
     def _judge_commit_to_nowhere(self, commit: Commit, revision: int) -> None:
         """A store without our data is nobody's to write to; only the election goes on there."""
@@ -195,6 +238,22 @@ class Watcher:
             if replica.is_up and replica.scheduler.is_leader:
                 return replica.scheduler.reach.blocked_until(node_id)
         return None
+
+    def _leader(self) -> str:
+        """Who leads and is not frozen."""
+        for replica in self._cluster.replicas:
+            scheduler = replica.scheduler
+            if replica.is_up and scheduler.is_leader and not scheduler.modes.is_frozen:
+                return scheduler.instance_id
+        return ""
+
+    def _is_at_rest(self, node_id: NodeId, workload_id: WorkloadId) -> bool:
+        model = self._cluster.machines.find(node_id)
+        return model is None or model.is_at_rest(workload_id, self._clock.now())
+
+    def _spec_on(self, node_id: NodeId, workload_id: WorkloadId) -> WorkloadSpec | None:
+        model = self._cluster.machines.find(node_id)
+        return model.spec_of(workload_id) if model else None
 
     def _judge_silence(self, step: Step) -> None:
         for change in step.touched if self._is_silent else ():
@@ -249,8 +308,12 @@ class WatchedAgents:
 
     async def list(self, node: Node, timeout: timedelta) -> ListOutcome:
         """As the port says."""
-        self._watcher.listed()
-        return await self._agents.list(node, timeout)
+        self._watcher.counts["agent_lists"] += 1
+        outcome = await self._agents.list(node, timeout)
+        self._watcher.reached(node.id, outcome)
+        if isinstance(outcome, Sequence):
+            self._watcher.listed(node.id, outcome)
+        return outcome
 
     async def last_error(self, node: Node, workload_id: WorkloadId, timeout: timedelta) -> str:
         """As the port says."""

@@ -7,6 +7,7 @@ leaves two. Each record has one user at a time, so nothing else may change a wis
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TypeAlias
 
 from attrs import frozen
@@ -30,6 +31,8 @@ class Wish:
 ABSENT = None
 """No record: never created, or its deletion is through."""
 Possible: TypeAlias = frozenset[Wish | None]
+PossibleNode: TypeAlias = frozenset[bool | None]
+"""Whether a node may be cordoned, or ``ABSENT``."""
 
 
 def wish_of(workload: Workload | None) -> Wish | None:
@@ -45,7 +48,8 @@ class Wishes:
 
     def __init__(self) -> None:
         self._workloads: dict[WorkloadId, Possible] = {}
-        self._cordons: dict[NodeId, frozenset[bool]] = {}
+        self._nodes: dict[NodeId, PossibleNode] = {}
+        self._removals: Counter[NodeId] = Counter()
         self._registered: set[NodeId] = set()
         self._forced: set[WorkloadId] = set()
 
@@ -82,8 +86,9 @@ class Wishes:
         return workload_id in self._forced
 
     def wants_delete(self, workload_id: WorkloadId) -> bool:
-        """Whether its user asked for the deletion of the workload, or of the life before."""
-        return any(
+        """Whether its user asked for the deletion of the workload, or of the life before. What
+        nobody ever named is nobody's to delete."""
+        return workload_id in self._workloads and any(
             wish is ABSENT or wish.desired_state is DesiredState.DELETED
             for wish in self.possible(workload_id)
         )
@@ -108,31 +113,60 @@ class Wishes:
 
     # Nodes
 
-    def registered(self, node_id: NodeId) -> None:
-        """The node's registration was accepted."""
-        self._registered.add(node_id)
+    def may_register(self, node_id: NodeId) -> int:
+        """Its agent asks for it; the answer says whether a removal comes in between."""
+        possible = self._of_node(node_id)
+        self._nodes[node_id] = possible | {False} if ABSENT in possible else possible
+        return self._removals[node_id]
 
-    def may_cordon(self, node_id: NodeId, cordoned: bool) -> frozenset[bool]:
+    def registered(self, node_id: NodeId, asked: int = 0) -> None:
+        """The registration was accepted; ``asked``: the answer of ``may_register``."""
+        self._registered.add(node_id)
+        self.may_register(node_id)
+        if asked == self._removals[node_id]:
+            self._nodes[node_id] -= {ABSENT}
+
+    def may_cordon(self, node_id: NodeId, cordoned: bool) -> PossibleNode:
         """An operator asks for it; the answer is what was possible before."""
-        before = self._cordons.get(node_id, frozenset({False}))
-        self._cordons[node_id] = before | {cordoned}
+        before = self._of_node(node_id)
+        self._nodes[node_id] = before | {cordoned}
         return before
 
-    def set_cordon(self, node_id: NodeId, possible: frozenset[bool]) -> None:
-        """What may be from now on."""
-        self._cordons[node_id] = possible
+    def set_cordon(self, node_id: NodeId, cordoned: bool) -> None:
+        """The operator's word was acknowledged."""
+        self._nodes[node_id] = frozenset({cordoned})
+
+    def may_remove(self, node_id: NodeId) -> PossibleNode:
+        """An operator asks for it; one whose agent lives registers again, as a new node."""
+        before = self._of_node(node_id)
+        self._removals[node_id] += 1
+        self._nodes[node_id] = before | {ABSENT, False}
+        return before
+
+    def removed(self, node_id: NodeId) -> None:
+        """The removal was acknowledged."""
+        self._removals[node_id] += 1
+        self._nodes[node_id] = frozenset({ABSENT, False})
+
+    def left_alone(self, node_id: NodeId, before: PossibleNode, *asked: bool | None) -> None:
+        """The operator's word was refused: nothing that was ``asked`` for came about by it."""
+        self._nodes[node_id] = self._of_node(node_id) - (frozenset(asked) - before)
 
     def node_contradiction(self, node_id: NodeId, stored: Node | None) -> str:
         """How the stored node differs from what its operator and its agent were promised."""
-        if stored is None:
-            return "it registered and has no record" if node_id in self._registered else ""
-        if stored.intent.cordoned in self._cordons.get(node_id, frozenset({False})):
+        found = stored.intent.cordoned if stored else ABSENT
+        if found in self._of_node(node_id):
             return ""
+        if stored is None:
+            return "it registered and has no record"
         return f"cordoned is {stored.intent.cordoned}, its operator was promised otherwise"
 
     def nodes(self) -> tuple[NodeId, ...]:
         """Every node that was ever registered, in order of id."""
         return tuple(sorted(self._registered))
+
+    def _of_node(self, node_id: NodeId) -> PossibleNode:
+        return self._nodes.get(node_id, frozenset({ABSENT}))
 
     def _promise(self, workload_id: WorkloadId) -> str:
         return " or ".join(sorted(map(_text, self.possible(workload_id))))
