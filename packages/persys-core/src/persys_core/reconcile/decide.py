@@ -4,6 +4,8 @@ Decided here: which one step is next for a workload. Not decided here: what the 
 sends (``plans``), nor whether this replica may act at all (leadership and mode come before).
 The table is total: the last rule of each outlook has no condition, and a test walks the whole
 product of facts.
+
+Size: one row per rule, each a few lines.
 """
 
 from __future__ import annotations
