@@ -53,7 +53,7 @@ def test_twenty_nodes_are_drained_one_after_another_under_load() -> None:
 
 def test_a_scheduler_that_stops_first_is_found_out() -> None:
     """The judge looks at what ran, not at what was meant."""
-    with mock.patch.object(placing, "_may_overlap", return_value=False):
+    with mock.patch.object(placing.Placing, "_may_overlap", return_value=False):
         outcome = run(Plan(nodes=3, workloads=12))
     assert any("had no copy for" in each for each in outcome.verdict.violations)
 
