@@ -31,6 +31,7 @@ from persys_core.sim.runner import run_scenario
 from persys_core.sim.scenario import FaultKind, Scenario
 from persys_core.sim.stage import Stage
 from tests.builders import container
+from persys_core.volumes import claims
 from tests.simulation.spoilers import (
     CALM,
     RewritingStore,
@@ -356,3 +357,13 @@ def test_records_of_volumes_out_of_step_are_noticed(monkeypatch: pytest.MonkeyPa
 
 async def _nothing(_: VolumeAudit) -> int:
     return 0
+
+
+def test_silence_taken_for_a_fence_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 2 (S02): a claim that leaves a silent node by itself meets its holder again."""
+    monkeypatch.setattr(claims, "_is_fenced", lambda *_: True)
+    silent = Scenario(
+        2, nodes=8, workloads=120, duration=timedelta(minutes=12), deeds_per_minute=60,
+        faults_per_minute=2, kinds=frozenset({FaultKind.CUT, FaultKind.NODE_PAUSE}),
+    )  # fmt: skip
+    assert violated(lambda: run_scenario(silent)) is Rule.ONE_COPY

@@ -17,6 +17,7 @@ from attrs import define, field, frozen
 from persys_core.control.config import SchedulerConfig
 from persys_core.model.ids import NodeId, RevisionId, WorkloadId
 from persys_core.model.spec import WorkloadSpec
+from persys_core.model.volume import VolumeId
 from persys_core.ports.liveness import Liveness
 from persys_core.sim.mirror import Mirror, Step
 from persys_core.sim.wishes import Wishes
@@ -73,6 +74,9 @@ class Scene:
     """Whether nothing of a workload runs on a machine, nor will by the machine's own doing."""
     spec_on: Callable[[NodeId, WorkloadId], WorkloadSpec | None] = lambda _, __: None
     """With which spec a copy runs on a machine, where that can be told."""
+    fenced_off: set[tuple[NodeId, VolumeId]] = field(factory=set)
+    """From where an operator's fence let the claim on a volume go elsewhere; what the node starts
+    again by itself when it is switched on is that operator's affair until it is told to end it."""
     unanswered_since: dict[NodeId, datetime] = field(factory=dict)
     """Per node that answered no call since: when the first one was not answered."""
     was_lost_at: dict[NodeId, datetime] = field(factory=dict)

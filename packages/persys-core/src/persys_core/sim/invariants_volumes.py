@@ -18,7 +18,7 @@ from persys_core.sim.mirror import Step
 from persys_core.volumes.following import followed
 from persys_core.volumes.wishes import is_exclusive_volume, wanted_volumes
 
-__all__ = ["attachments", "one_writer", "volumes_in_step"]
+__all__ = ["attachments", "note_fences", "one_writer", "volumes_in_step"]
 
 
 def one_writer(scene: Scene, started_on: NodeId, workload_id: WorkloadId) -> Iterator[Finding]:
@@ -28,7 +28,7 @@ def one_writer(scene: Scene, started_on: NodeId, workload_id: WorkloadId) -> Ite
             (node, other)
             for node, running in scene.running.items()
             for other in running
-            if id_ in _written(scene, node, other) and not _is_excused(scene, node, other)
+            if id_ in _written(scene, node, other) and not _is_excused(scene, node, other, id_)
         }
         if len({node for node, _ in writers}) > 1:
             named = ", ".join(f"{other} on {node}" for node, other in sorted(writers))
@@ -92,8 +92,24 @@ def _written(scene: Scene, node_id: NodeId, workload_id: WorkloadId) -> set[Volu
     return {id_ for id_, volume in wanted_volumes(spec).items() if is_exclusive_volume(volume)}
 
 
-def _is_excused(scene: Scene, node_id: NodeId, workload_id: WorkloadId) -> bool:
+def note_fences(scene: Scene, step: Step) -> None:
+    """Take down whose claims went elsewhere past a fence, until the old hold is confirmed over."""
+    for change in step.touched:
+        before, after = change.before, change.after
+        if isinstance(before, Volume) and before.claim is not None:
+            node = scene.mirror.node(before.claim.node_id)
+            now = after.claim if isinstance(after, Volume) else None
+            passed = now is not None and now.node_id != before.claim.node_id
+            if passed and node is not None and node.fence is not None:
+                scene.fenced_off.add((node.id, before.id))
+        if isinstance(before, Attachment) and after is None:
+            scene.fenced_off.discard((before.node_id, before.volume_id))
+
+
+def _is_excused(
+    scene: Scene, node_id: NodeId, workload_id: WorkloadId, volume_id: VolumeId
+) -> bool:
     """What a user, an operator or a stray message answers for."""
     node = scene.mirror.node(node_id)
-    gone = node is None or node.fence is not None
+    gone = node is None or node.fence is not None or (node_id, volume_id) in scene.fenced_off
     return gone or scene.wishes.was_forced(workload_id) or (node_id, workload_id) in scene.strays

@@ -32,6 +32,8 @@ from persys_core.model.errors import (
 from persys_core.model.ids import NodeId, WorkloadId
 from persys_core.model.spec import WorkloadSpec, spec_revision
 from persys_core.model.states import DesiredState, TaintEffect
+from persys_core.model.volume import Volume
+from persys_core.ports.cluster_store import Kind
 from persys_core.sim import workloads
 from persys_core.sim.front_door import FrontDoor
 from persys_core.sim.history import History
@@ -65,6 +67,8 @@ class People:
     target: int
     nodes: Callable[[], list[NodeId]]
     nodes_down: Callable[[], list[NodeId]]
+    power: Callable[[NodeId, bool], None]
+    """Switches a machine off or on, as its operator may."""
     accepted: int = field(default=0, init=False)
     refused: int = field(default=0, init=False)
     unanswered: int = field(default=0, init=False)
@@ -203,8 +207,10 @@ class People:
             return self._drain(node_id)
         if dice < 0.7:
             return self._undrain(node_id)
-        if dice < 0.85:
+        if dice < 0.80:
             return self._taint(node_id, tainted=self.rng.random() < 0.4)
+        if dice < 0.90:
+            return self._fence(self._holder() or node_id)
         return self._remove(node_id, force=self.rng.random() < 0.4)
 
     async def _cordon(self, node_id: NodeId, *, cordoned: bool) -> None:
@@ -253,6 +259,30 @@ class People:
             ),
             lambda: None,
         )
+
+    def _holder(self) -> NodeId:
+        """A node that alone writes to a volume, if there is one: there a fence matters."""
+        volumes = self.watcher.mirror.values(Kind.VOLUME, Volume)
+        nodes = sorted({each.claim.node_id for each in volumes if each.claim is not None})
+        free = [node for node in nodes if node not in self._busy]
+        return self.rng.choice(free) if free else ""
+
+    async def _fence(self, node_id: NodeId) -> None:
+        """A careful operator: the machine is off before this is said, and on again only after."""
+        change = NodeIntentChange(node_id, "simulated")
+        pause = self.rng.uniform(30, 480)
+        self._note(node_id, "is switched off and fenced")
+        self._busy.add(node_id)
+        self.power(node_id, False)
+        await asyncio.sleep(_UNTIL_NOT_READY.total_seconds())
+        await self._ask(
+            node_id, lambda: self.door.call(lambda s: s.volumes.fence(change)), lambda: None
+        )
+        self._busy.add(node_id)
+        await asyncio.sleep(pause)
+        self._busy.discard(node_id)
+        self._note(node_id, "is switched on")
+        self.power(node_id, True)
 
     async def _remove(self, node_id: NodeId, *, force: bool) -> None:
         before = self.wishes.may_remove(node_id)
@@ -318,6 +348,7 @@ class People:
 
 
 _PATIENCE = timedelta(seconds=60)
+_UNTIL_NOT_READY = timedelta(seconds=35)
 
 
 def _told(spec: WorkloadSpec | None, desired: DesiredState | None) -> str:

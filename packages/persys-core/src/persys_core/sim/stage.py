@@ -72,6 +72,7 @@ class Stage:
             scenario.workloads,
             self.nodes,
             self.nodes_down,
+            self.power,
         )
 
     def nodes(self) -> list[NodeId]:
@@ -82,6 +83,14 @@ class Stage:
         """Those whose agent does not run at the moment."""
         machines = self.cluster.machines
         return [node for node in self.nodes() if machines.model(node).state is not MachineState.UP]
+
+    def power(self, node_id: NodeId, on: bool) -> None:
+        """Switch a machine on or off."""
+        machines = self.cluster.machines
+        if on:
+            machines.revive(node_id)
+        else:
+            machines.kill(node_id)
 
     def add_node(self) -> None:
         """One more machine, switched on."""

@@ -43,7 +43,7 @@ from persys_core.sim.invariants_calls import (
 from persys_core.sim.invariants_evictions import Evictions
 from persys_core.sim.invariants_ledger import capacity, ledger, ledger_in_full, one_assignment
 from persys_core.sim.invariants_promises import promise, promises, promises_in_full
-from persys_core.sim.invariants_volumes import attachments, volumes_in_step
+from persys_core.sim.invariants_volumes import attachments, note_fences, volumes_in_step
 from persys_core.sim.journal_reader import JournalReader
 from persys_core.sim.mirror import Mirror, Step
 from persys_core.sim.wishes import Wishes
@@ -211,6 +211,7 @@ class Watcher:
         step = self.mirror.take(commit, revision, self._clock.now())
         self._write_down(step)
         self._announcements.note(step)
+        note_fences(self.scene, step)
         self._judge_silence(step)
         for rule in COMMIT_RULES:
             self.report(rule(self.scene, step))
