@@ -30,8 +30,8 @@ from persys_core.sim.invariants import Rule
 from persys_core.sim.runner import run_scenario
 from persys_core.sim.scenario import FaultKind, Scenario
 from persys_core.sim.stage import Stage
-from tests.builders import container
 from persys_core.volumes import claims
+from tests.builders import container
 from tests.simulation.spoilers import (
     CALM,
     RewritingStore,
