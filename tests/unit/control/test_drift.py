@@ -14,7 +14,7 @@ from persys_core.model.drift import DriftRecord, DriftType, OrphanPolicy
 from persys_core.model.errors import NotFoundError
 from persys_core.model.event import Event
 from persys_core.model.ids import NodeId
-from persys_core.model.states import DesiredState, RestartPolicy
+from persys_core.model.states import DesiredState, NodeStatus, RestartPolicy
 from persys_core.modes.machine import ModeEvent
 from persys_core.ports.agents import ApplyRequest, DeleteRequest
 from persys_core.ports.cluster_store import Commit, Committed, Key, Kind, Put
@@ -401,6 +401,30 @@ async def test_a_duplicate_goes_only_under_delete(
         assert "w" in _runs(driver, "n1")
         assert driver.calls("delete", "w", "n1") == 0
         assert len(_records(driver)) == left - 1
+
+
+@virtual_time()
+async def test_a_second_copy_stays_until_the_node_of_the_first_was_listed_again(
+    clock: VirtualClock,
+) -> None:
+    """A node that is heard again may have come back without it (simulator, seed 8005)."""
+    async with _one_running(clock, existing_agent, _policy(DELETE)) as driver:
+        driver.cluster.add_machine(machine("n2"))
+        await driver.wait(seconds=10)
+        machines, revision = driver.cluster.machines, (await driver.view("w")).workload.revision_id
+        machines.kill("n1", wipe=True)
+        await driver.wait(seconds=45)
+        _sneak(driver, "n2", "w", revision=revision)
+        await driver.wait(minutes=1)
+        machines.network.cut("n1", to_node=True, from_node=False)
+        machines.revive("n1")
+        await driver.wait(minutes=1)
+        view, _ = await driver.cluster.api().queries.get_node("n1")
+        assert view.status is NodeStatus.READY
+        assert (await driver.node_of("w"), driver.calls("delete", "w", "n2")) == ("n1", 0)
+        machines.network.cut("n1", to_node=False, from_node=False)
+        await driver.wait(minutes=4)
+        assert (_runs(driver, "n1"), _runs(driver, "n2")) == ({"w"}, set())
 
 
 @virtual_time()

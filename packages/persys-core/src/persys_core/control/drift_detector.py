@@ -50,7 +50,7 @@ class DriftDetector:
         self._term = term
         self._notes = notes
         self._list_now = list_now
-        self._remedies = DriftRemedies(term, nudge)
+        self._remedies = DriftRemedies(term, nudge, notes)
         self._slots = asyncio.Semaphore(term.config.reconcile_concurrency)
         self._began_at = term.now()
         notes.clear()

@@ -85,6 +85,11 @@ class DriftNotes:
         """The newest full listing of the node that this replica took."""
         return self._looks.get(node_id)
 
+    def listed_since(self, node_id: NodeId, since: datetime) -> Look | None:
+        """The newest full listing, if it was made at ``since`` or later."""
+        look = self._looks.get(node_id)
+        return look if look is not None and look.at >= since else None
+
     def ripe(self, node_id: NodeId) -> Sequence[Finding]:
         """What was found since this was asked last, the newest word of each.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from persys_core.control.drift_notes import DriftNotes
 from persys_core.control.term import Term
 from persys_core.control.work import Work, workload_work
 from persys_core.drift.classify import (
@@ -45,8 +46,9 @@ _DELETES = (
 class DriftRemedies:
     """The remedies of one term."""
 
-    def __init__(self, term: Term, nudge: Callable[[Work], None]) -> None:
+    def __init__(self, term: Term, nudge: Callable[[Work], None], notes: DriftNotes) -> None:
         self._term = term
+        self._notes = notes
         self._view = term.view
         self._nudge = nudge
 
@@ -119,8 +121,16 @@ class DriftRemedies:
         assignment = self._view.assignment(finding.workload_id)
         if workload is None or status is None or assignment is None:
             return False
-        if self._term.condition(assignment.value.node_id) is not NodeCondition.READY:
-            # What a silent node was last seen to run may be gone, and this the only copy.
+        node_id, lately = (
+            assignment.value.node_id,
+            self._term.now() - self._term.config.drift_interval,
+        )
+        look = self._notes.listed_since(node_id, lately)
+        if look is None or self._term.condition(node_id) is not NodeCondition.READY:
+            # What a node was seen to run before it fell silent may be gone, and this the only copy.
+            return False
+        runs = status.value.status is WorkloadStatus.RUNNING
+        if runs and finding.workload_id in look.unsettled:
             return False
         here = status.value.data_node_id == finding.node_id and has_local_data(workload.value.spec)
         return not here and status.value.intent is None and status.value.status in _SOUND
