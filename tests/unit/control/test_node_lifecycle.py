@@ -340,3 +340,17 @@ class WalledOff:
             return await call(*args)
 
         return unless_walled_off
+
+
+@virtual_time()
+async def test_a_new_leader_holds_no_old_failed_call_against_a_node(clock: VirtualClock) -> None:
+    """C15: what failed in an earlier term of a replica is long ago; it counts from its lead on, or
+    it would take work from a node that answered everybody meanwhile."""
+    async with running_cluster(clock, machine("n1"), replicas=2) as driver:
+        first, second = driver.cluster.replicas
+        second.scheduler.reach.failed("n1")
+        assert second.scheduler.reach.is_uncalled("n1")
+        await driver.cluster.stop_replica(first)
+        await driver.wait(seconds=20)
+        assert second.scheduler.is_leader
+        assert not second.scheduler.reach.is_uncalled("n1")

@@ -79,6 +79,10 @@ class NodeReach:
         """The node left the cluster, or is back: nothing is held against it."""
         self.answered(node_id)
 
+    def take_over(self) -> None:
+        """Who calls agents from now on counts anew: what failed in an earlier term is long ago."""
+        self._uncalled.clear()
+
     def is_uncalled(self, node_id: NodeId) -> bool:
         """Whether the last call failed; then only a call shows whether the next one would not."""
         return node_id in self._uncalled

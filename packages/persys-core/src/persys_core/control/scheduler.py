@@ -402,6 +402,7 @@ class Scheduler:
         lease = self.config.liveness.lease
         self.ports.liveness.grace_all(self.view.all(Kind.NODE), lease * 2)
         self.monitor.take_over()
+        self.reach.take_over()
         await self.monitor.tick()
         if self._leading is not None:
             self._leading.audit_soon()
