@@ -346,11 +346,19 @@ class WalledOff:
 async def test_a_new_leader_holds_no_old_failed_call_against_a_node(clock: VirtualClock) -> None:
     """C15: what failed in an earlier term of a replica is long ago; it counts from its lead on, or
     it would take work from a node that answered everybody meanwhile."""
-    async with running_cluster(clock, machine("n1"), replicas=2) as driver:
+    async with running_cluster(
+        clock,
+        machine("n1"),
+        replicas=2,
+        wrap_agents=lambda agents: cast(Agents, WalledOff(agents, {"n1"})),
+    ) as driver:
         first, second = driver.cluster.replicas
         second.scheduler.reach.failed("n1")
-        assert second.scheduler.reach.is_uncalled("n1")
+        await driver.wait(seconds=170)
         await driver.cluster.stop_replica(first)
         await driver.wait(seconds=20)
         assert second.scheduler.is_leader
-        assert not second.scheduler.reach.is_uncalled("n1")
+        assert second.scheduler.reach.is_uncalled("n1")
+        assert second.scheduler.reach.uncallable_since("n1", nodes=10) is None
+        await driver.wait(seconds=180)
+        assert second.scheduler.reach.uncallable_since("n1", nodes=10) is not None

@@ -434,6 +434,7 @@ class Scheduler:
         await self._catch_up()
         self.ports.liveness.grace_all(self.view.all(Kind.NODE), self.config.liveness.lease)
         self.monitor.take_over()
+        self.reach.take_over()
         leading = LeadingLoops(self, leadership, self._on_bug)
         self._leading = leading
         self.monitor.on_condition = leading.node_changed
