@@ -8,12 +8,13 @@ from attrs import evolve
 from persys_core.control.config import SchedulerConfig
 from persys_core.control.requests import (
     DrainNode,
+    ImportFromAgents,
     NodeIntentChange,
     ReleaseVolume,
     RemoveNode,
     VolumeFilter,
 )
-from persys_core.memory.cluster_store import MemoryClusterStore
+from persys_core.memory.cluster_store import MemoryClusterBackend, MemoryClusterStore
 from persys_core.model.errors import NotFoundError, RefusedError
 from persys_core.model.spec import ManagedVolume, WorkloadSpec
 from persys_core.model.volume import Attachment, Volume
@@ -379,12 +380,14 @@ async def test_an_unconfirmed_delete_leaves_a_released_record(clock: VirtualCloc
 
 @virtual_time()
 async def test_a_volume_in_use_is_released_only_by_force(clock: VirtualClock) -> None:
-    """The refusal changes nothing; by force a silent node's hold ends and the workload moves."""
+    """The refusals change nothing; by force a silent node's hold ends and the workload moves."""
     async with running_cluster(clock, _node("n1")) as driver:
         await _running_on_n1(driver, _spec())
         volumes = driver.cluster.api().volumes
         answer = await volumes.release(ReleaseVolume("nfs:v"))
         assert (answer.accepted, answer.view.held_reason.startswith("held by")) == (False, True)
+        with pytest.raises(RefusedError, match="which beats, so it is in use"):
+            await volumes.release(ReleaseVolume("nfs:v", "so I say", force=True))
         driver.cluster.machines.kill("n1")
         await driver.wait(minutes=10)
         assert await driver.status("w") == "Pending"
@@ -392,6 +395,74 @@ async def test_a_volume_in_use_is_released_only_by_force(clock: VirtualClock) ->
         assert (answer.accepted, answer.removed, answer.holder) == (True, False, "n1")
         await driver.wait(minutes=1)
         assert (await driver.status("w"), await driver.node_of("w")) == ("Running", "n2")
+
+
+@virtual_time()
+async def test_a_release_is_over_when_its_holders_node_is_heard(clock: VirtualClock) -> None:
+    """Like a fence: a later silence of the node needs a word of its own."""
+    async with running_cluster(clock, _node("n1")) as driver:
+        await _running_on_n1(driver, _spec())
+        driver.cluster.machines.pause("n1")
+        await driver.wait(minutes=1)
+        volumes = driver.cluster.api().volumes
+        await volumes.release(ReleaseVolume("nfs:v", "off", force=True))
+        claim = _found(driver).claim
+        assert claim is not None
+        assert claim.released_at is not None
+        driver.cluster.machines.resume("n1")
+        await driver.wait(minutes=1)
+        claim = _found(driver).claim
+        assert claim is not None
+        assert (claim.node_id, claim.released_at) == ("n1", None)
+        driver.cluster.machines.pause("n1")
+        await driver.wait(minutes=10)
+        assert driver.calls("apply", "w", "n2") == 0
+
+
+@virtual_time()
+async def test_a_fence_frees_what_a_deleted_holder_held(clock: VirtualClock) -> None:
+    """Whoever waited for it goes on, and the old node still owes its delete."""
+    async with running_cluster(clock, _node("n1")) as driver:
+        await _running_on_n1(driver, _spec(retain="Retain"))
+        driver.cluster.machines.pause("n1")
+        await driver.wait(minutes=1)
+        await driver.cluster.api().admission.delete_workload("w", force=False)
+        await driver.apply("other", _spec(retain="Retain"))
+        await driver.wait(minutes=5)
+        assert await driver.status("other") == "Pending"
+        await driver.cluster.api().volumes.fence(NodeIntentChange("n1", "off"))
+        await driver.wait(minutes=1)
+        assert (await driver.status("other"), await driver.node_of("other")) == ("Running", "n2")
+        driver.cluster.machines.resume("n1")
+        await driver.wait(minutes=1)
+        assert driver.calls("delete", "w", "n1") == 1
+
+
+@virtual_time()
+async def test_imported_work_may_hold_any_exclusive_volume(clock: VirtualClock) -> None:
+    """Its volumes are not known before its spec is, so nobody else gets one that it may hold."""
+    async with running_cluster(clock, _node("n1")) as driver:
+        await _running_on_n1(driver, _spec())
+        await driver.cluster.stop_replica(driver.cluster.replicas[-1])
+        driver.cluster.backend.restore(MemoryClusterBackend().snapshot())
+        await driver.cluster.start_replica()
+        await driver.wait(minutes=1)
+        await driver.cluster.api().recovery.import_from_agents(ImportFromAgents((), False, "lost"))
+        await driver.wait(minutes=1)
+        await driver.apply("other", _spec())
+        await driver.apply("plain", container(cpu=100))
+        await driver.wait(minutes=1)
+        reason = (await driver.view("other")).status.reason
+        assert reason is not None
+        assert "imported workloads whose volumes are not known (w)" in reason.message
+        assert await driver.status("plain") == "Running"
+        before = driver.calls("apply", "w")
+        await driver.apply("w", _spec())
+        await driver.wait(minutes=1)
+        assert (await driver.status("w"), driver.calls("apply", "w")) == ("Running", before)
+        reason = (await driver.view("other")).status.reason
+        assert reason is not None
+        assert "held by workload w on n1" in reason.message
 
 
 # ---------------------------------------------------------------- local data

@@ -167,7 +167,7 @@ FREE = evolve(volume_view(workload_refs=(), attached_nodes=()), attachments=())
          "released: nothing is recorded of it any more, and its data is left as it is"),
         (VolumeRelease(True, False, volume_view(held_reason=f"{HELD}, released"), "n1"),
          "released from n1: work may start elsewhere and write to it, so make sure that nothing on"
-         " n1 can; this is over once its holder is seen at work there"),
+         " n1 can; this is over as soon as that node is heard again"),
         (VolumeRelease(False, False, volume_view(held_reason=HELD), "n1"),
          f"nfs:data is in use: {HELD}; delete what uses it, or release it by force if n1 cannot"
          " write any more"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 from attrs import evolve, field, frozen
 
@@ -27,6 +28,7 @@ from persys_core.model.errors import FieldError, InvalidInputError
 from persys_core.model.event import EventType
 from persys_core.model.ids import NodeId, is_valid_id
 from persys_core.model.usage import NodeUsage
+from persys_core.model.volume import VolumeId
 from persys_core.modes.evidence import judge_work
 from persys_core.nodes.heartbeat import BeatMemory, BeatOrder, BeatVerdict, judge_beat
 from persys_core.nodes.operations import (
@@ -128,12 +130,24 @@ class NodeAdmission:
     async def _end_fence(self, node_id: NodeId) -> None:
         """Who is heard is not cut off; that is known before the beat counts as a sign of life."""
         node = self._view.node(node_id)
-        if node is None or node.value.fence is None:
+        if node is None:
+            return
+        for volume_id in sorted(self._view.released_from(node_id)):
+            await self._committer.transact(partial(self._held_again, node_id, volume_id))
+        if node.value.fence is None:
             return
         await self._committer.transact(lambda: self._unfenced(node_id))
         self._events.publish(
             EventType.NODE_FENCE_ENDED, node_id=node_id, reason="the node is heard again"
         )
+
+    def _held_again(self, node_id: NodeId, volume_id: VolumeId) -> tuple[Transaction, None]:
+        stored = self._view.volume(volume_id)
+        claim = stored.value.claim if stored else None
+        if stored is None or claim is None or claim.node_id != node_id:
+            return Transaction(), None
+        held = evolve(stored.value, claim=evolve(claim, released_at=None))
+        return Transaction().put(Key.volume(volume_id), held, stored), None
 
     def _unfenced(self, node_id: NodeId) -> tuple[Transaction, None]:
         stored = self._view.node(node_id)

@@ -171,8 +171,9 @@ class VolumesApi(Protocol):
 
     async def release(self, request: ReleaseVolume) -> VolumeRelease:
         """Give up the record of a volume that nothing uses; NotFoundError. With force, of one in
-        use, the claim of its holder: who forces this answers for it that the holder writes no
-        more. Not accepted otherwise. Data is never touched."""
+        use, the claim of its holder on a silent node: who forces this answers for it that the
+        holder writes no more, until its node is heard again. RefusedError while the node beats.
+        Not accepted otherwise. Data is never touched."""
         ...
 
 

@@ -37,6 +37,8 @@ class ClusterView:
         self._assigned: dict[NodeId, set[WorkloadId]] = {}
         self._buried: dict[NodeId, set[WorkloadId]] = {}
         self._graves: dict[WorkloadId, set[NodeId]] = {}
+        self._imported: set[WorkloadId] = set()
+        self._released: dict[NodeId, set[VolumeId]] = {}
         self._volumes_of: dict[WorkloadId, set[VolumeId]] = {}
         self._attachments_of: dict[WorkloadId, set[Key]] = {}
         self._attachments_to: dict[VolumeId, set[Key]] = {}
@@ -104,6 +106,14 @@ class ClusterView:
     def graves_of(self, workload_id: WorkloadId) -> frozenset[NodeId]:
         """The nodes that owe a delete of this workload."""
         return frozenset(self._graves.get(workload_id, ()))
+
+    def imported(self) -> frozenset[WorkloadId]:
+        """The workloads whose specs, hence volumes, are not known yet."""
+        return frozenset(self._imported)
+
+    def released_from(self, node_id: NodeId) -> frozenset[VolumeId]:
+        """The volumes whose holder on this node an operator answered for."""
+        return frozenset(self._released.get(node_id, ()))
 
     def volumes_of(self, workload_id: WorkloadId) -> frozenset[VolumeId]:
         """The volumes whose records refer to this workload."""
@@ -193,7 +203,11 @@ class ClusterView:
                 case Tombstone() as tombstone:
                     _put(self._graves, tombstone.workload_id, tombstone.node_id, add)
                     _put(self._buried, tombstone.node_id, tombstone.workload_id, add)
+                case Workload(imported=origin) as workload if origin is not None:
+                    (self._imported.add if add else self._imported.discard)(workload.id)
                 case Volume() as volume:
+                    if volume.claim is not None and volume.claim.released_at is not None:
+                        _put(self._released, volume.claim.node_id, volume.id, add)
                     for workload_id in volume.workload_refs:
                         _put(self._volumes_of, workload_id, volume.id, add)
                 case Attachment() as attachment:

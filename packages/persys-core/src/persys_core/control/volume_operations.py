@@ -124,6 +124,11 @@ class VolumeOperations:
         if not request.force or claim is None:
             tx = Transaction().expecting(key, stored)
             return tx, VolumeRelease(False, False, self._shown(volume), holder)
+        if self._node_views.condition(holder) is NodeCondition.READY:
+            raise RefusedError(
+                f'volume "{volume.id}" is held by workload {claim.workload_id} on {holder}, which'
+                " beats, so it is in use: delete or drain that workload; nothing was changed"
+            )
         now = self._clock.now()
         freed = evolve(volume, claim=evolve(claim, released_at=now), updated_at=now)
         tx = Transaction().put(key, freed, stored)

@@ -14,7 +14,6 @@ from attrs import frozen
 
 from persys_core.model.ids import NodeId
 from persys_core.model.spec import ManagedVolume
-from persys_core.model.states import WorkloadStatus
 from persys_core.model.volume import Volume, VolumeClaim
 from persys_core.model.workload import Workload
 from persys_core.placement.explain import ReasonCode
@@ -34,12 +33,15 @@ __all__ = [
 
 
 NEXT_STEPS: Mapping[ReasonCode, str] = {
-    ReasonCode.VOLUME_HELD: "it goes on once the holder gives the volume up, its node is fenced"
-    " (persysctl node fence) or the volume is released (persysctl volume release)",
+    ReasonCode.VOLUME_HELD: "it goes on once the holder is deleted or moved, and its node confirmed"
+    " that or was fenced (persysctl node fence)",
     ReasonCode.VOLUME_MISSING: "it goes on once the disk exists, or with another revision",
     ReasonCode.VOLUME_DELETING: "it goes on once the deletion is confirmed",
 }
 """What ends a hindrance."""
+
+
+_NAMED = 5
 
 
 @frozen
@@ -81,23 +83,22 @@ def claim_after(
 
 
 def _passes(claim: VolumeClaim, workload: Workload, node_id: NodeId, after: Outcome) -> bool:
-    """Whether a standing claim gives way to one of the workload on its present node.
+    """Whether a standing claim gives way to one of the workload on its present node."""
+    same = (claim.workload_id, claim.node_id) == (workload.id, node_id)
+    return not same and _gives_way(claim, workload, after)
 
-    Only past a fence; a released one also where it is seen at work there after that word.
+
+def _gives_way(claim: VolumeClaim, workload: Workload, after: Outcome) -> bool:
+    """Whether a standing claim keeps ``workload`` from nothing: an operator answers for its holder.
+
+    A fence of the node does so for the holder itself, which moves with its claim, and for others
+    once the holder belongs to that node no more (it was deleted, or is elsewhere).
     """
-    if (claim.workload_id, claim.node_id) == (workload.id, node_id):
-        return claim.released_at is not None and _seen_since(claim.released_at, claim, after)
     if claim.released_at is not None:
         return True
-    return claim.workload_id == workload.id and _is_fenced(claim, after)
-
-
-def _seen_since(at: datetime, claim: VolumeClaim, after: Outcome) -> bool:
-    status = after.status(claim.workload_id)
-    if status is None or status.status is not WorkloadStatus.RUNNING:
+    if not _is_fenced(claim, after):
         return False
-    seen = status.observed
-    return seen.node_id == claim.node_id and seen.at is not None and seen.at > at
+    return claim.workload_id == workload.id or after.node_of(claim.workload_id) != claim.node_id
 
 
 def claims_elsewhere(workload: Workload, node_id: NodeId, after: Outcome) -> Iterator[Hindrance]:
@@ -129,6 +130,8 @@ def hindrance(
     for id_ in missing_disks(workload.spec, after):
         text = f"disk {id_} is not known; create it, or take it out of persys.disk.ids"
         return Hindrance(ReasonCode.VOLUME_MISSING, text)
+    if unknown := _imported_holders(workload, after):
+        return unknown
     for other in _others(workload, after):
         return other
     for volume, claim in _own(workload, after):
@@ -136,6 +139,26 @@ def hindrance(
         if silent and after.node_of(workload.id) != claim.node_id:
             return _held(volume, claim)
     return next(_being_deleted(workload, after, is_ready), None)
+
+
+def _imported_holders(workload: Workload, after: Outcome) -> Hindrance | None:
+    """Work that was imported without its spec may write to any exclusive volume."""
+    imported = after.records.imported() - {workload.id}
+    if not imported:
+        return None
+    for id_, wanted in volumes_wanted(workload.spec, after).items():
+        volume = after.volume(id_)
+        claim = stands(volume, after) if volume else None
+        mine = claim is not None and claim.workload_id == workload.id
+        if is_exclusive_volume(wanted) and not mine:
+            named = ", ".join(sorted(imported)[:_NAMED])
+            more = ", …" if len(imported) > _NAMED else ""
+            text = (
+                f"volume {id_} may be in use by imported workloads whose volumes are not"
+                f" known ({named}{more}); apply their specs, or delete them, first"
+            )
+            return Hindrance(ReasonCode.VOLUME_HELD, text)
+    return None
 
 
 def _own(workload: Workload, after: Outcome) -> Iterator[tuple[Volume, VolumeClaim]]:
@@ -155,7 +178,8 @@ def _others(workload: Workload, after: Outcome) -> Iterator[Hindrance]:
         if wanted.read_only or is_local(wanted.driver):
             continue
         claim = stands(volume, after)
-        if claim is not None and claim.workload_id != workload.id and claim.released_at is None:
+        other = claim is not None and claim.workload_id != workload.id
+        if claim is not None and other and not _gives_way(claim, workload, after):
             yield _held_by_another(volume, claim)
         if is_exclusive_volume(wanted):
             yield from _shared_by(volume, workload, after)
@@ -169,7 +193,11 @@ def _shared_by(volume: Volume, workload: Workload, after: Outcome) -> Iterator[H
             and claim.released_at is not None
             and (claim.workload_id, claim.node_id) == (hold.workload_id, hold.node_id)
         )
-        if hold.workload_id != workload.id and not hold.read_only and not released:
+        node = after.node(hold.node_id)
+        fenced = node is not None and node.fence is not None
+        gone = fenced and after.node_of(hold.workload_id) != hold.node_id
+        writes = not hold.read_only and not released and not gone
+        if hold.workload_id != workload.id and writes:
             text = (
                 f"volume {volume.id} is attached for workload {hold.workload_id} on"
                 f" {hold.node_id}; this workload wants to be the only one that writes to it"

@@ -32,6 +32,10 @@ class VolumeRecords(Protocol):
         """The nodes that owe a delete of this workload."""
         ...
 
+    def imported(self) -> frozenset[WorkloadId]:
+        """The workloads whose specs, hence volumes, are not known yet."""
+        ...
+
     def volumes_of(self, workload_id: WorkloadId) -> frozenset[VolumeId]:
         """The volumes whose records refer to this workload."""
         ...

@@ -18,8 +18,9 @@ _WARNING = """\
 The scheduler touches no data: what is stored in the volume stays where it is.
 A volume that something uses is refused. With --force its holder's claim is given up: the work may
 then start on another node and write. You answer for it that the holder cannot write any more; two
-writers destroy a volume. This is over once the holder is seen at work again. Where a whole machine
-is off, `persysctl node fence` says so for all of its volumes at once."""
+writers destroy a volume. It is refused while the holder's node beats, and over as soon as that node
+is heard again. Where a whole machine is off, `persysctl node fence` says so for all of its volumes
+at once."""
 
 
 def add(verbs: Verbs) -> None:

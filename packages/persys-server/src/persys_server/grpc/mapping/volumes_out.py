@@ -104,7 +104,7 @@ def _release_words(release: VolumeRelease) -> str:
     if release.accepted:
         return (
             f"released from {holder}: work may start elsewhere and write to it, so make sure that"
-            f" nothing on {holder} can; this is over once its holder is seen at work there"
+            f" nothing on {holder} can; this is over as soon as that node is heard again"
         )
     held = view.held_reason or _held_by(view.attachments)
     force = f", or release it by force if {holder} cannot write any more" if holder else ""
