@@ -38,7 +38,10 @@ def add(below: Verbs) -> None:
         "--deadline", type=duration, metavar="TIME", help="how long work may take to leave"
     )
     drain.add_argument(
-        "--force", action="store_true", help="at the deadline, stop what no other node takes"
+        "--force",
+        action="store_true",
+        help="at the deadline, stop what no other node takes, and what has its data here: existing"
+        " agents remove local volumes with it",
     )
     add_wait_options(drain, "the node is empty")
     undrain = below.add(
