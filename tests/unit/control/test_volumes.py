@@ -262,6 +262,23 @@ async def test_an_old_fence_says_nothing_of_a_later_silence(clock: VirtualClock)
 
 
 @virtual_time()
+async def test_a_registration_ends_a_fence_and_says_so(clock: VirtualClock) -> None:
+    """A machine that was off registers before it beats: the end of the fence is told, once."""
+    async with running_cluster(clock, _node("n1")) as driver:
+        driver.cluster.machines.pause("n1")
+        await driver.wait(minutes=1)
+        await driver.cluster.api().volumes.fence(NodeIntentChange("n1", "off"))
+        request = driver.cluster.machines.model("n1").registration()
+        for _ in range(2):
+            assert (await driver.cluster.api().admission.register_node(request)).accepted
+            await driver.wait(seconds=1)
+            node, _ = await driver.cluster.api().queries.get_node("n1")
+            assert node.node.fence is None
+            [event] = await driver.events("NodeFenceEnded")
+            assert event.node_id == "n1"
+
+
+@virtual_time()
 async def test_a_node_that_beats_cannot_be_fenced(clock: VirtualClock) -> None:
     """A fence is the word that nothing there can write, and a beat disproves it."""
     async with running_cluster(clock, _node("n1")) as driver:
