@@ -113,10 +113,11 @@ class NodeAdmission:
     async def _heard_while_frozen(self, node_id: NodeId, lease: timedelta) -> None:
         """A sign of life is one in every mode, so that nobody is missed after a long freeze.
 
-        Nothing is written. A fenced node stays silent until its fence can be ended first.
+        Nothing is written. A node that an operator answered for, by a fence or the release of a
+        volume, stays silent until that can be ended first.
         """
         node = self._view.node(node_id)
-        if node is None or node.value.fence is not None:
+        if node is None or node.value.fence is not None or self._view.released_from(node_id):
             return
         with suppress(StoreUnavailableError):  # of leases that are kept in the store
             await self._ports.liveness.touch(node_id, lease)
