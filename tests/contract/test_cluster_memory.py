@@ -35,6 +35,12 @@ class TestKnownFile(ClusterMemoryContract):
         await KnownFile(tmp_path / "known.json").save(Known("c"))
         assert (tmp_path / "known.json").stat().st_mode & 0o077 == 0
 
+    async def test_a_file_of_an_older_release_is_read(self, tmp_path: Path) -> None:
+        """Without nodes and without the marker's life, which then every store is not older than."""
+        path = tmp_path / "known.json"
+        path.write_text('{"cluster_id": "c", "backend_id": "", "revision": 7}')
+        assert await KnownFile(path).load() == Known("c", revision=7)
+
     @pytest.mark.parametrize("text", ["", "{", "[]", '{"cluster_id": "c"}'])
     async def test_a_damaged_file_is_said_not_ignored(self, tmp_path: Path, text: str) -> None:
         """A file that cannot be understood is an error that names it, never *nothing known*."""

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from persys_core.control.requests import Heartbeat
+from persys_core.control.requests import Heartbeat, NodeIntentChange
 from persys_core.memory.cluster_store import MemoryClusterBackend
 from persys_core.model.errors import FrozenError
 from persys_core.model.observation import AgentReport, AgentState
@@ -90,6 +90,11 @@ async def _cluster(clock: VirtualClock, switch: Switch) -> tuple[SimulatedCluste
         await driver.apply(f"w{number}")
     await driver.wait(seconds=30)
     return cluster, driver
+
+
+async def _node_statuses(cluster: SimulatedCluster) -> list[str]:
+    views, _ = await cluster.api().queries.list_nodes()
+    return [view.status.value for view in views]
 
 
 def _calls(driver: Driver) -> tuple[int, int]:
@@ -184,6 +189,54 @@ async def test_agents_hold_only_after_a_minute(clock: VirtualClock) -> None:
     assert not (await cluster.api().admission.heartbeat(Heartbeat("n0"))).drain_node
     await driver.wait(seconds=61)
     assert (await cluster.api().admission.heartbeat(Heartbeat("n0"))).drain_node
+    await cluster.stop()
+
+
+@virtual_time()
+async def test_who_beats_through_a_freeze_is_not_missed(clock: VirtualClock) -> None:
+    """Ten minutes without a store: the nodes beat all the while, so all are Ready during it and
+    right afterwards, nobody is lost, and nothing was written for it."""
+    switch = Switch()
+    cluster, driver = await _cluster(clock, switch)
+    revision = cluster.backend.revision
+    switch.is_off = True
+    await driver.wait(minutes=10)
+    assert await _node_statuses(cluster) == ["Ready"] * 3
+    assert not (await cluster.api().queries.summary())[0].problems
+    switch.is_off = False
+    while cluster.api().mode.mode is not OperatingMode.NORMAL:
+        assert await _node_statuses(cluster) == ["Ready"] * 3
+        await driver.wait(seconds=1)
+    assert await _node_statuses(cluster) == ["Ready"] * 3
+    assert cluster.backend.revision <= revision + 1  # the leader's record may be renewed
+    await driver.wait(minutes=2)
+    assert await driver.events("NodeLost") == []
+    assert await driver.events("MassNodeLoss") == []
+    await cluster.stop()
+
+
+@virtual_time()
+async def test_a_fence_stands_through_a_freeze(clock: VirtualClock) -> None:
+    """A fenced node that beats while nothing can be written stays silent and fenced; its first
+    beat afterwards ends the fence, and only then is it there."""
+    switch = Switch()
+    cluster, driver = await _cluster(clock, switch)
+    cluster.machines.pause("n0")
+    await driver.wait(minutes=1)
+    await cluster.api().volumes.fence(NodeIntentChange("n0", "off", "ann"))
+    switch.is_off = True
+    await driver.wait(minutes=1)
+    cluster.machines.resume("n0")
+    await driver.wait(minutes=1)
+    view, _ = await cluster.api().queries.get_node("n0")
+    assert view.node.fence is not None
+    assert not cluster.liveness.is_alive("n0")
+    switch.is_off = False
+    await driver.wait(minutes=2)
+    view, _ = await cluster.api().queries.get_node("n0")
+    assert view.node.fence is None
+    assert cluster.liveness.is_alive("n0")
+    assert len(await driver.events("NodeFenceEnded")) == 1
     await cluster.stop()
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 import pytest
 from attrs import evolve
@@ -22,6 +23,7 @@ from persys_core.model.cluster import MarkerState
 from persys_core.model.drift import OrphanPolicy
 from persys_core.model.errors import FrozenError, NotFoundError, RefusedError
 from persys_core.model.states import DesiredState, OperatingMode
+from persys_core.nodes.liveness import LivenessPolicy
 from persys_core.ports.agents import ApplyRequest
 from persys_core.ports.cluster_store import Key, Kind
 from persys_core.ports.observer import Metric
@@ -29,7 +31,7 @@ from persys_core.recovery.plan import Decision
 from persys_core.sim.clock import VirtualClock
 from persys_core.sim.cluster import SimulatedCluster
 from persys_core.testing.virtual import virtual_time
-from tests.builders import Driver, container, machine, wish
+from tests.builders import Driver, container, machine, running_cluster, wish
 
 WORKLOADS = tuple(f"w{number}" for number in range(5))
 EMPTY = MemoryClusterBackend().snapshot()
@@ -369,6 +371,127 @@ async def test_a_store_that_went_back_can_be_acknowledged(clock: VirtualClock) -
         assert "w9" in running(driver)
         await restart(driver, driver.cluster.backend.snapshot())
         assert mode(driver) is OperatingMode.NORMAL
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+@virtual_time()
+async def test_a_backup_of_a_former_life_is_noticed(clock: VirtualClock, is_running: bool) -> None:
+    """An empty store counts from 1 after an import, so that an older backup has the higher
+    revision and the same cluster: the marker's life tells that it is older all the same."""
+    async with working_cluster(clock) as driver:
+        backup = driver.cluster.backend.snapshot()
+        await restart(driver)
+        await imported(driver)
+        await driver.apply("w9")
+        await driver.wait(seconds=60)
+        former = backup.records[Key.marker()].value
+        now = driver.cluster.backend.snapshot()
+        life = now.records[Key.marker()].value
+        assert now.revision < 10 * backup.revision
+        backup = evolve(backup, revision=10 * backup.revision)
+        before = calls(driver)
+        if is_running:
+            driver.cluster.backend.restore(backup)
+            await driver.wait(minutes=2)
+        else:
+            await restart(driver, backup, wait=120)
+        assert mode(driver) is OperatingMode.RECOVERY
+        reason = driver.cluster.api().mode.reason
+        bases = [getattr(each, "epoch_base", None) for each in (life, former)]
+        assert f"epoch base {bases[0]} was seen, now it is {bases[1]}" in reason
+        [event] = await driver.events("StoreRewound")
+        assert [event.details["from_epoch_base"], event.details["to_epoch_base"]] == [
+            str(base) for base in bases
+        ]
+        assert calls(driver) == before
+        await imported(driver)
+        assert mode(driver) is OperatingMode.NORMAL
+        await driver.wait(minutes=5)
+        assert mode(driver) is OperatingMode.NORMAL
+        assert calls(driver) == before
+        assert await driver.status("w9") == "Running"
+
+
+@virtual_time()
+async def test_agents_in_their_backoff_are_not_missed(clock: VirtualClock) -> None:
+    """Agents that were refused come back within 45 s: until a lease after that nobody is lost,
+    also where a lease is short, and whichever replica led the cluster out of recovery."""
+    quick = LivenessPolicy(timedelta(seconds=2))
+    config = SchedulerConfig(liveness=quick)
+    async with running_cluster(clock, *map(machine, ("n0", "n1", "n2")), config=config) as driver:
+        older = driver.cluster.backend.snapshot()
+        await driver.apply("w0")
+        await driver.wait(seconds=30)
+        await restart(driver, older, wait=5)
+        for number in range(3):
+            driver.cluster.machines.pause(f"n{number}")
+        assert await acknowledged(driver) is OperatingMode.NORMAL
+        await driver.wait(seconds=46)
+        for number in range(3):
+            driver.cluster.machines.resume(f"n{number}")
+        await driver.wait(minutes=2)
+        assert await driver.events("NodeLost") == []
+        assert await driver.events("MassNodeLoss") == []
+
+
+@virtual_time()
+async def test_a_refused_registration_is_a_sign_of_life(clock: VirtualClock) -> None:
+    """An agent that is refused waits up to 45 s before it asks again: it is not missed meanwhile,
+    and nothing is written for it."""
+    async with working_cluster(clock) as driver:
+        older = driver.cluster.backend.snapshot()
+        await driver.apply("w9")
+        await driver.wait(seconds=30)
+        await restart(driver, older, wait=5)
+        driver.cluster.machines.pause("n0")
+        await driver.wait(minutes=2)
+        assert not driver.cluster.liveness.is_alive("n0")
+        revision = driver.cluster.backend.revision
+        request = driver.cluster.machines.model("n0").registration()
+        answer = await driver.cluster.api().admission.register_node(request)
+        assert not answer.accepted
+        await driver.wait(seconds=46)
+        assert driver.cluster.liveness.is_alive("n0")
+        assert driver.cluster.backend.revision <= revision + 1  # the leader's record
+
+
+@virtual_time()
+async def test_a_new_life_is_above_the_one_before(clock: VirtualClock) -> None:
+    """A clock that was put back, by the scheduler's last start, makes no life look older."""
+    async with working_cluster(clock) as driver:
+        await driver.cluster.stop_replica(driver.cluster.replicas[-1])
+        known = await driver.cluster.memory.load()
+        assert known is not None
+        ahead = 10 * int(clock.now().timestamp() * 1000)
+        await driver.cluster.memory.save(evolve(known, epoch_base=ahead))
+        await driver.cluster.start_replica()
+        await driver.wait(seconds=30)
+        assert mode(driver) is OperatingMode.RECOVERY
+        assert await acknowledged(driver) is OperatingMode.NORMAL
+        marker = driver.cluster.backend.snapshot().records[Key.marker()].value
+        assert getattr(marker, "epoch_base", 0) > ahead + known.revision
+        await driver.wait(minutes=2)
+        assert mode(driver) is OperatingMode.NORMAL
+
+
+@virtual_time()
+async def test_nobody_is_missed_once_the_data_is_back(clock: VirtualClock) -> None:
+    """The end of a recovery that this replica did not lead gives the same time to come back."""
+    async with working_cluster(clock) as driver:
+        whole = driver.cluster.backend.snapshot()
+        driver.cluster.backend.restore(EMPTY)
+        await driver.wait(minutes=1)
+        assert mode(driver) is OperatingMode.RECOVERY
+        driver.cluster.machines.pause("n0")
+        await driver.wait(minutes=2)
+        assert not driver.cluster.liveness.is_alive("n0")
+        driver.cluster.backend.restore(evolve(whole, revision=whole.revision + 1000))
+        await driver.wait(seconds=20)
+        assert mode(driver) is OperatingMode.NORMAL
+        await driver.wait(seconds=60)
+        assert driver.cluster.liveness.is_alive("n0")
+        await driver.wait(seconds=60)
+        assert not driver.cluster.liveness.is_alive("n0")
 
 
 @virtual_time()

@@ -8,6 +8,7 @@ from attrs import evolve
 from persys_core.control.config import SchedulerConfig
 from persys_core.control.requests import (
     DrainNode,
+    Heartbeat,
     ImportFromAgents,
     NodeIntentChange,
     ReleaseVolume,
@@ -18,6 +19,7 @@ from persys_core.memory.cluster_store import MemoryClusterBackend, MemoryCluster
 from persys_core.model.errors import NotFoundError, RefusedError
 from persys_core.model.spec import ManagedVolume, WorkloadSpec
 from persys_core.model.volume import Attachment, Volume
+from persys_core.modes.machine import ModeEvent
 from persys_core.placement.explain import Verdict
 from persys_core.ports.cluster_store import Commit, Delete, Key, Kind, Put
 from persys_core.sim.agent_behaviour import Behaviour, FaultPlan
@@ -259,6 +261,44 @@ async def test_an_old_fence_says_nothing_of_a_later_silence(clock: VirtualClock)
         reason = (await driver.view("w")).status.reason
         assert reason is not None
         assert reason.code == "volume_held"
+
+
+@virtual_time()
+async def test_a_registration_ends_a_fence_and_says_so(clock: VirtualClock) -> None:
+    """A machine that was off registers before it beats: the end of the fence is told, once."""
+    async with running_cluster(clock, _node("n1")) as driver:
+        driver.cluster.machines.pause("n1")
+        await driver.wait(minutes=1)
+        await driver.cluster.api().volumes.fence(NodeIntentChange("n1", "off"))
+        request = driver.cluster.machines.model("n1").registration()
+        for _ in range(2):
+            assert (await driver.cluster.api().admission.register_node(request)).accepted
+            await driver.wait(seconds=1)
+            node, _ = await driver.cluster.api().queries.get_node("n1")
+            assert node.node.fence is None
+            [event] = await driver.events("NodeFenceEnded")
+            assert event.node_id == "n1"
+
+
+@virtual_time()
+async def test_a_release_stands_through_a_freeze(clock: VirtualClock) -> None:
+    """A beat that cannot end the release of a volume is no sign of life either."""
+    async with running_cluster(clock, _node("n1")) as driver:
+        await _running_on_n1(driver, _spec())
+        api = driver.cluster.api()
+        driver.cluster.machines.pause("n1")
+        await driver.wait(minutes=10)
+        # Nobody else takes the volume, which would end the claim.
+        await api.nodes.cordon(NodeIntentChange("n2"))
+        await api.volumes.release(ReleaseVolume("nfs:v", "off", force=True))
+        api.modes.report(ModeEvent.OPERATION_EXHAUSTED, "the disk is full")
+        assert (await api.admission.heartbeat(Heartbeat("n1"))).known
+        assert not driver.cluster.liveness.is_alive("n1")
+        assert api.view.released_from("n1") == {"nfs:v"}
+        await driver.wait(minutes=1)
+        await api.admission.heartbeat(Heartbeat("n1"))
+        assert driver.cluster.liveness.is_alive("n1")
+        assert not api.view.released_from("n1")
 
 
 @virtual_time()

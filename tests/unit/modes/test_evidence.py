@@ -11,6 +11,11 @@ from persys_core.modes.machine import ModeEvent
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 MARKER = ClusterMarker("c1", T0)
 KNOWN = Known("c1", backend_id="etcd-7", revision=1200)
+SECOND_LIFE = Known("c1", revision=12, epoch_base=7000)
+
+
+def _life(epoch_base: int) -> ClusterMarker:
+    return ClusterMarker("c1", T0, MarkerState.ACTIVE, epoch_base)
 
 
 @pytest.mark.parametrize(
@@ -25,12 +30,21 @@ KNOWN = Known("c1", backend_id="etcd-7", revision=1200)
         (KNOWN, Found(ClusterMarker("c2", T0), "etcd-7", 1300), ModeEvent.CLUSTER_CHANGED, "c2"),
         (KNOWN, Found(MARKER, "etcd-8", 1300), ModeEvent.CLUSTER_CHANGED, "etcd-8"),
         (KNOWN, Found(MARKER, "etcd-7", 1000), ModeEvent.REVISION_REWOUND, "1000"),
+        (SECOND_LIFE, Found(_life(7000), "", 12), ModeEvent.DATA_WHOLE, ""),
+        (SECOND_LIFE, Found(_life(8000), "", 13), ModeEvent.DATA_WHOLE, ""),
+        (
+            SECOND_LIFE,
+            Found(_life(6000), "", 1300),
+            ModeEvent.REVISION_REWOUND,
+            "epoch base 7000 was seen, now it is 6000",
+        ),
+        (SECOND_LIFE, Found(MARKER, "", 1300), ModeEvent.REVISION_REWOUND, "now it is 0"),
     ],
 )
 def test_a_store_is_compared_with_what_is_known(
     known: Known | None, found: Found, event: ModeEvent, detail: str
 ) -> None:
-    """Missing marker, other cluster, lower revision: each has its event (E03, E04)."""
+    """Missing marker, other cluster, lower revision, former life: each has its event (E03, E04)."""
     judged, text = judge_store(known, found)
     assert judged is event
     assert detail in text

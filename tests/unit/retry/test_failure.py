@@ -25,6 +25,13 @@ CASES = [
     ("PORT_BIND_CONFLICT", "exited with code 1: bind: address already in use", "exited", WORKLOAD),
     ("INVALID_SPECIFICATION", "exited with code 2: invalid flag", "exited", WORKLOAD),
     ("", "dead: OCI runtime error", "exited", WORKLOAD),
+    ("", "exited with code 1: [STALE_EPOCH] printed", "exited", WORKLOAD),
+    (
+        "REJECTED",
+        "[STALE_EPOCH] the call carries epoch 3, but this agent has obeyed epoch 7",
+        "stale_epoch",
+        INFRASTRUCTURE,
+    ),
     ("", "runtime not available: vm", "runtime_unavailable", INFRASTRUCTURE),
     (
         "UNKNOWN_ERROR",

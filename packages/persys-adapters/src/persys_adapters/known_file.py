@@ -18,8 +18,8 @@ class KnownFileError(PersysError):
 
 
 class KnownFile:
-    """JSON with ``cluster_id``, ``backend_id``, ``revision`` and ``nodes``; owner-only
-    permissions."""
+    """JSON with ``cluster_id``, ``backend_id``, ``revision``, ``nodes`` and ``epoch_base``;
+    owner-only permissions. The last two are missing in files of older releases."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -40,6 +40,7 @@ class KnownFile:
                 str(found["backend_id"]),
                 int(found["revision"]),
                 tuple(map(str, found.get("nodes", ()))),
+                int(found.get("epoch_base", 0)),
             )
         except FileNotFoundError:
             return None
@@ -56,6 +57,7 @@ class KnownFile:
                 "backend_id": known.backend_id,
                 "revision": known.revision,
                 "nodes": known.nodes,
+                "epoch_base": known.epoch_base,
             }
         )
         new = self._path.with_suffix(".new")

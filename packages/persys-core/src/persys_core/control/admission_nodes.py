@@ -7,6 +7,7 @@ node runs with the records (architecture §3.5). It changes only what is assigne
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 
@@ -69,14 +70,17 @@ class NodeAdmission:
         _validate(request)
         if self._modes.is_frozen:
             self._announced.note(request)
+            await self._heard_while_frozen(request.node_id, self._config.liveness.returning_lease)
             return self._refused(FROZEN_REASON)
         new = self._view.node(request.node_id) is None
         try:
             await self._reads.through(Key.node(request.node_id))
             new = self._view.node(request.node_id) is None
-            await self._committer.transact(lambda: self._decide_register(request))
+            was_fenced = await self._committer.transact(lambda: self._decide_register(request))
         except StoreUnavailableError as error:
             return self._refused(f"{FROZEN_REASON}: {error}")
+        if was_fenced:
+            self._fence_ended(request.node_id)
         expires = await self._ports.liveness.touch(request.node_id, self._config.liveness.lease)
         self._on_heard(request.node_id)
         if new:
@@ -89,6 +93,7 @@ class NodeAdmission:
         if self._modes.is_frozen:
             if self._has_to_present_itself(beat.node_id):
                 return HeartbeatAnswer(False, False, now, known=False)
+            await self._heard_while_frozen(beat.node_id, self._config.liveness.lease)
             return HeartbeatAnswer(True, self._modes.tells_drain(now), now + FROZEN_LEASE)
         if not await self._is_known(beat.node_id):
             return HeartbeatAnswer(False, False, now, known=False)
@@ -105,13 +110,27 @@ class NodeAdmission:
         known = self._view.node(node_id) is not None or node_id in self._announced
         return self._modes.state.is_recovery and not known
 
+    async def _heard_while_frozen(self, node_id: NodeId, lease: timedelta) -> None:
+        """A sign of life is one in every mode, so that nobody is missed after a long freeze.
+
+        Nothing is written. A node that an operator answered for, by a fence or the release of a
+        volume, stays silent until that can be ended first.
+        """
+        node = self._view.node(node_id)
+        if node is None or node.value.fence is not None or self._view.released_from(node_id):
+            return
+        with suppress(StoreUnavailableError):  # of leases that are kept in the store
+            await self._ports.liveness.touch(node_id, lease)
+
     # Registration
 
-    def _decide_register(self, request: RegisterNode) -> tuple[Transaction, None]:
+    def _decide_register(self, request: RegisterNode) -> tuple[Transaction, bool]:
+        """The write, and whether it ends a fence."""
         stored = self._view.node(request.node_id)
         now = self._ports.clock.now()
         node = register(stored.value if stored else None, request, now)
-        return Transaction().put(Key.node(node.id), node, stored), None
+        was_fenced = stored is not None and stored.value.fence is not None
+        return Transaction().put(Key.node(node.id), node, stored), was_fenced
 
     def _refused(self, reason: str) -> RegisterAnswer:
         expires = self._ports.clock.now() + FROZEN_LEASE
@@ -137,6 +156,9 @@ class NodeAdmission:
         if node.value.fence is None:
             return
         await self._committer.transact(lambda: self._unfenced(node_id))
+        self._fence_ended(node_id)
+
+    def _fence_ended(self, node_id: NodeId) -> None:
         self._events.publish(
             EventType.NODE_FENCE_ENDED, node_id=node_id, reason="the node is heard again"
         )

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from datetime import datetime
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from persys_core.control.committer import Committer
 from persys_core.control.config import SchedulerConfig
@@ -143,29 +143,36 @@ class ModeSupervisor:
         if marker is not None and self.state.mode is OperatingMode.NORMAL:
             # A store that was put back may count anew, and is this cluster's all the same.
             self._committer.marker_revision = marker.create_revision
-        await self._remember(revision)
+        await self._remember(revision, _marker_of(marker))
 
     def _judge(self, found: Found) -> None:
+        self._take(*judge_store(self._known, found), found)
+
+    def _take(self, event: ModeEvent, detail: str, found: Found) -> None:
         before, known = self.state, self._known
-        event, detail = judge_store(known, found)
         self.report(event, detail)
         if event is ModeEvent.REVISION_REWOUND and self.state is not before and known is not None:
             self._events.publish(
                 EventType.STORE_REWOUND,
                 reason=detail,
-                details={"from": str(known.revision), "to": str(found.revision)},
+                details={
+                    "from": str(known.revision),
+                    "to": str(found.revision),
+                    "from_epoch_base": str(known.epoch_base),
+                    "to_epoch_base": str(found.marker.epoch_base if found.marker else 0),
+                },
             )
 
     async def remember(self) -> None:
         """Keep what is known up to now; a clean stop leaves no gap that a restored store fits."""
-        await self._remember(self._view.revision)
+        await self._remember(self._view.revision, _marker_of(self._view.marker()))
 
     async def accept(self, marker: Versioned[ClusterMarker]) -> None:
         """An operator said what this store is: it is this replica's cluster from now on.
 
         Remembered before it is acted upon, so that a restart does not ask again.
         """
-        known = self._now_known(marker.value.cluster_id, marker.revision)
+        known = self._now_known(marker.value, marker.revision)
         await self._memory.save(known)
         self._known = self._saved = known
         self._accepted += 1
@@ -175,28 +182,38 @@ class ModeSupervisor:
     def is_ours(self, snapshot: Snapshot) -> bool:
         """Whether ``snapshot`` shows this replica's cluster; else the mode says so.
 
-        Its revision proves nothing: it may have been on its way for a while.
+        Its revision proves nothing: it may have been on its way for a while. So may one of the
+        marker's former life, which is not taken where the view is newer than it.
         """
         if self._known is None:
             return True
         marker = _marker_of(snapshot.records.get(Key.marker()))
+        if marker is not None and snapshot.revision < self._view.revision:
+            marker = evolve(marker, epoch_base=self._known.epoch_base)
         event, detail = judge_store(self._known, Found(marker, revision=self._known.revision))
         if event is ModeEvent.DATA_WHOLE:
             return True
-        self.report(event, detail)
+        self._take(event, detail, Found(marker, revision=snapshot.revision))
         return False
 
-    async def _remember(self, revision: int) -> None:
+    async def _remember(self, revision: int, marker: ClusterMarker | None) -> None:
         """Only a store that was found whole is remembered; what was lost must stay known."""
         if self._known is None or self.state.mode is not OperatingMode.NORMAL:
             return
-        self._known = self._now_known(self._known.cluster_id, revision)
+        if marker is None or marker.epoch_base < self._known.epoch_base:
+            return
+        self._known = self._now_known(marker, revision)
         if self._known != self._saved:
             await self._memory.save(self._known)
             self._saved = self._known
 
-    def _now_known(self, cluster_id: str, revision: int) -> Known:
-        return Known(cluster_id, revision=revision, nodes=tuple(sorted(self._view.all(Kind.NODE))))
+    def _now_known(self, marker: ClusterMarker, revision: int) -> Known:
+        return Known(
+            marker.cluster_id,
+            revision=revision,
+            nodes=tuple(sorted(self._view.all(Kind.NODE))),
+            epoch_base=marker.epoch_base,
+        )
 
     async def _adopt_marker(self) -> None:
         marker = self._view.marker()
@@ -205,7 +222,7 @@ class ModeSupervisor:
         self._committer.marker_revision = marker.create_revision
         if self.state.mode is OperatingMode.NORMAL:
             self._known = Known(marker.value.cluster_id)
-            await self._remember(self._view.revision)
+            await self._remember(self._view.revision, marker.value)
 
     async def _found_cluster(self) -> None:
         """Write the marker and an empty, ready ledger; another replica may be first."""

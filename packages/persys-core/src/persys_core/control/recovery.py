@@ -246,8 +246,10 @@ class Recovery:
             or (known.cluster_id if known else "")
             or f"{self._config.cluster_id}-{self._token()[:8]}"
         )
-        # Milliseconds grow faster than any store's revisions, which epochs are.
-        base = int(now.timestamp() * 1000)
+        # Milliseconds grow faster than any store's revisions, which epochs are; and a clock that
+        # was put back must not make this life look older than the one before.
+        before = known.epoch_base + known.revision + 1 if known else 0
+        base = max(int(now.timestamp() * 1000), before)
         written = ClusterMarker(cluster_id, now, MarkerState.ACTIVE, epoch_base=base)
 
         def decide() -> tuple[Transaction, None]:

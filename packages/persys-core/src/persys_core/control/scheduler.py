@@ -342,7 +342,11 @@ class Scheduler:
         }
 
     async def _probe(self) -> None:
+        was_recovery = self.modes.state.is_recovery
         await self.modes.probe()
+        if was_recovery and not self.modes.is_frozen:
+            # Another replica led the cluster out of recovery, or the data is back.
+            await self._begin_anew()
         if not self.modes.is_frozen:
             self.reads.confirm()
         with suppress(StoreUnavailableError):
@@ -397,10 +401,10 @@ class Scheduler:
         self.reads.confirm()
 
     async def _begin_anew(self) -> None:
-        """The cluster is whole again. Its agents, which were refused, come back within a backoff
-        of half a minute, so none of them is missed before."""
-        lease = self.config.liveness.lease
-        self.ports.liveness.grace_all(self.view.all(Kind.NODE), lease * 2)
+        """The cluster is whole again. Its agents, which were refused, come back within a backoff,
+        so none of them is missed before."""
+        lease = self.config.liveness.returning_lease
+        self.ports.liveness.grace_all(self.view.all(Kind.NODE), lease)
         self.monitor.take_over()
         self.reach.take_over()
         await self.monitor.tick()

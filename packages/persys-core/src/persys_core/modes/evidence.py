@@ -21,12 +21,15 @@ class Known:
 
     ``backend_id`` is the store's own identity (etcd's cluster id), empty where it has none.
     ``nodes``: who was a member, so that an import knows whom it has not heard of.
+    ``epoch_base``: the life of the marker (``ClusterMarker``), 0 where it was not kept. Revisions
+    alone do not tell an older store: a new life may have begun in one that counts from 1.
     """
 
     cluster_id: str
     backend_id: str = ""
     revision: StoreRevision = 0
     nodes: tuple[NodeId, ...] = ()
+    epoch_base: int = 0
 
 
 @frozen
@@ -56,6 +59,13 @@ def judge_store(known: Known | None, found: Found) -> tuple[ModeEvent, str]:
         return (
             ModeEvent.CLUSTER_CHANGED,
             f"expected store {known.backend_id}, found {found.backend_id}",
+        )
+    if found.marker.epoch_base < known.epoch_base:
+        return (
+            ModeEvent.REVISION_REWOUND,
+            f"the marker's epoch base {known.epoch_base} was seen, now it is"
+            f" {found.marker.epoch_base}: this is a store from before an import or an"
+            " acknowledgement",
         )
     if found.revision < known.revision:
         return (

@@ -194,7 +194,7 @@ _REASONS: Mapping[Cause, str] = {
     Cause.SPACE: "store out of space",
     Cause.MARKER_MISSING: "the store answers, but this cluster's marker is missing",
     Cause.CLUSTER_CHANGED: "the store answers, but it is another cluster's",
-    Cause.REWOUND: "the store answers, but its revision went back",
+    Cause.REWOUND: "the store answers, but it went back",
     Cause.WORK_WHILE_FRESH: "agents run workloads, but the store says that none was ever placed",
 }
 _LOSSES: Mapping[ModeEvent, Cause] = {

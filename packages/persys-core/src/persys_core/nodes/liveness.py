@@ -24,6 +24,8 @@ from persys_core.model.states import NodeStatus
 
 __all__ = ["LivenessPolicy", "NodeCondition", "NodeHealth", "judge_node", "lost_at"]
 
+_COMES_BACK_WITHIN = timedelta(seconds=60)
+
 
 class NodeCondition(StrEnum):
     """A node as decisions see it."""
@@ -67,6 +69,12 @@ class LivenessPolicy:
     def lease(self) -> timedelta:
         """How long one heartbeat keeps a node alive."""
         return self.heartbeat_interval * self.lease_intervals
+
+    @property
+    def returning_lease(self) -> timedelta:
+        """How long a node counts as alive whose agent was refused and tries again later: a lease
+        beyond the longest backoff of an agent, 45 s (30 s and half of it as jitter)."""
+        return self.lease + _COMES_BACK_WITHIN
 
 
 @frozen

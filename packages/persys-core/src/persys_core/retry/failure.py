@@ -103,6 +103,12 @@ FAILURE_RULES: tuple[FailureRule, ...] = (
         words=_words(r"\bexited with code -?\d+", r"\A\s*dead:"),
     ),
     FailureRule(
+        "stale_epoch",
+        _INFRASTRUCTURE,
+        "the agent obeys a newer scheduler than the sender; the workload is not to blame",
+        codes=_codes("STALE_EPOCH"),
+    ),
+    FailureRule(
         "runtime_unavailable",
         _INFRASTRUCTURE,
         "the node's runtime is away or lacks the type; the workload is not to blame (defect C11)",
