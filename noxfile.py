@@ -105,8 +105,8 @@ def run_module(session: nox.Session, *command: str, env: Mapping[str, str] | Non
 
 @nox.session
 def quick(session: nox.Session) -> None:
-    """Lint, types, unit and architecture tests, all at once; below 40 seconds."""
-    tests = pytest_check("tests/unit", "tests/architecture", *session.posargs)
+    """Lint, types, unit and architecture tests but for slow ones, all at once; below 40 seconds."""
+    tests = pytest_check("tests/unit", "tests/architecture", "-m", "not slow", *session.posargs)
     finish(session, run_together([*LINT, *TYPES, tests]))
 
 

@@ -20,6 +20,8 @@ from tools import generate_tables
 from tools.generate_tables import clauses_of, tell
 from tools.table_words import PHRASES
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 F = TypeVar("F")
 

@@ -183,6 +183,7 @@ async def test_two_drifts_of_one_workload_are_both_found(clock: VirtualClock) ->
         assert {str(event.reason) for event in await _told(driver)} >= {"revision_mismatch"}
 
 
+@pytest.mark.slow
 @both_agents
 @pytest.mark.parametrize("seed", [5, 7])
 @virtual_time()

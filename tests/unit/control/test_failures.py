@@ -22,6 +22,8 @@ from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
 from tests.builders import container, machine, running_cluster
 
+pytestmark = pytest.mark.slow
+
 
 class InvalidSpecAgents:
     """Agents that refuse every apply for its spec, and pass everything else on."""

@@ -16,6 +16,8 @@ from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
 from tests.builders import Driver, container, machine, running_cluster
 
+pytestmark = pytest.mark.slow
+
 ONE = Resources.of(cpu_millicores=500, memory_mb=128)
 SOUND = WorkloadSpec(WorkloadType.COMPOSE, ONE, ComposeSpec("services:\n  a:\n    image: web\n"))
 NEVER_ACTS = timedelta(days=1)
