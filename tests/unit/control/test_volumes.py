@@ -26,7 +26,7 @@ from persys_core.sim.agent_behaviour import Behaviour, FaultPlan
 from persys_core.sim.agent_settings import AgentSettings
 from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
-from tests.builders import Driver, container, machine, running_cluster
+from tests.builders import Driver, container, machine, registration, running_cluster
 
 
 def _node(node_id: str) -> AgentSettings:
@@ -503,6 +503,20 @@ async def test_imported_work_may_hold_any_exclusive_volume(clock: VirtualClock) 
         reason = (await driver.view("other")).status.reason
         assert reason is not None
         assert "held by workload w on n1" in reason.message
+
+
+@virtual_time()
+async def test_a_registration_ends_a_release(clock: VirtualClock) -> None:
+    """A machine that was switched off and on presents itself before it beats."""
+    async with running_cluster(clock, _node("n1")) as driver:
+        await _running_on_n1(driver, _spec())
+        driver.cluster.machines.kill("n1")
+        await driver.wait(minutes=1)
+        await driver.cluster.api().volumes.release(ReleaseVolume("nfs:v", "off", force=True))
+        await driver.cluster.api().admission.register_node(registration("n1"))
+        claim = _found(driver).claim
+        assert claim is not None
+        assert claim.released_at is None
 
 
 # ---------------------------------------------------------------- local data

@@ -76,6 +76,7 @@ class NodeAdmission:
         try:
             await self._reads.through(Key.node(request.node_id))
             new = self._view.node(request.node_id) is None
+            await self._end_releases(request.node_id)
             was_fenced = await self._committer.transact(lambda: self._decide_register(request))
         except StoreUnavailableError as error:
             return self._refused(f"{FROZEN_REASON}: {error}")
@@ -151,12 +152,16 @@ class NodeAdmission:
         node = self._view.node(node_id)
         if node is None:
             return
-        for volume_id in sorted(self._view.released_from(node_id)):
-            await self._committer.transact(partial(self._held_again, node_id, volume_id))
+        await self._end_releases(node_id)
         if node.value.fence is None:
             return
         await self._committer.transact(lambda: self._unfenced(node_id))
         self._fence_ended(node_id)
+
+    async def _end_releases(self, node_id: NodeId) -> None:
+        """Nobody answers any more for who holds volumes there."""
+        for volume_id in sorted(self._view.released_from(node_id)):
+            await self._committer.transact(partial(self._held_again, node_id, volume_id))
 
     def _fence_ended(self, node_id: NodeId) -> None:
         self._events.publish(
