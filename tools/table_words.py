@@ -25,6 +25,10 @@ PHRASES: dict[type, dict[str, str | tuple[str, str]]] = {
         "task_in_flight": ("its agent is at work on it", "its agent is not at work on it"),
         "new_failure": ("an uncounted failure shows", "no uncounted failure shows"),
         "sent_here": ("it was sent to this node", "it was never sent to this node"),
+        "found_here": (
+            "a copy of it was there before it was assigned there",
+            "no copy of it was there before",
+        ),
         "call_underway": ("a call may still arrive", "no call may still arrive"),
         "retry_due": ("its retry is due", "its retry is not due"),
         "reapply_due": ("it may be sent again", "it may not be sent again yet"),

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from attrs import evolve
+
 from persys_core.control.drift_notes import DriftNotes
 from persys_core.control.term import Term
 from persys_core.control.work import Work, workload_work
@@ -20,6 +22,7 @@ from persys_core.drift.classify import (
 )
 from persys_core.drift.remedy import LISTINGS_TO_DELETE, Age, Facts, Remedy, choose_remedy
 from persys_core.model.drift import DriftAction
+from persys_core.model.ids import NodeId
 from persys_core.model.node import Node
 from persys_core.model.resources import Resources
 from persys_core.model.states import DesiredState, WorkloadStatus
@@ -59,7 +62,7 @@ class DriftRemedies:
         if orphan is None:
             return choose_remedy(Facts(finding.type, policy))
         workload = self._view.workload(finding.workload_id)
-        return choose_remedy(
+        remedy = choose_remedy(
             Facts(
                 finding.type,
                 policy,
@@ -73,6 +76,10 @@ class DriftRemedies:
                 sound_elsewhere=self._is_sound_elsewhere(finding),
             )
         )
+        assignment = self._view.assignment(finding.workload_id)
+        if assignment is None or (orphan.kind, remedy.name) != (OrphanKind.DUPLICATE, "report"):
+            return remedy
+        return evolve(remedy, note=self._note_of_second(finding, assignment.value.node_id))
 
     def perform(self, finding: Finding, action: DriftAction, tx: Transaction) -> Transaction:
         """``tx`` with what ``action`` writes; what is only nudged writes nothing."""
@@ -98,6 +105,15 @@ class DriftRemedies:
             workload.value if workload else None, assignment.value if assignment else None
         )
         return kind is finding.orphan.kind
+
+    def _note_of_second(self, finding: Finding, node_id: NodeId) -> str:
+        """Where the other copy is, which an operator must know before one of them is removed."""
+        status = self._view.status(finding.workload_id)
+        runs = status is not None and status.value.status is WorkloadStatus.RUNNING
+        where = f"also runs on {node_id}, where it is" if runs else f"{node_id} is where it is"
+        return (
+            f"{where} assigned; remove it on {finding.node_id}, or set the orphan policy to delete"
+        )
 
     # Facts
 

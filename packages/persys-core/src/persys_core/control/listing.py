@@ -11,6 +11,7 @@ from datetime import datetime
 
 from persys_core.control.drift_notes import DriftNotes
 from persys_core.control.observations import Observation, Observations
+from persys_core.control.orphan_copies import OrphanCopies
 from persys_core.control.view import ClusterView
 from persys_core.control.work import Work, tombstone_work, workload_work
 from persys_core.model.ids import NodeId, WorkloadId
@@ -31,7 +32,8 @@ _AS_RECORDED: dict[WorkloadStatus, frozenset[AgentState]] = {
 class Listing:
     """Takes full listings and heartbeats of nodes.
 
-    ``noted``: told of what each full listing showed that is not as recorded.
+    ``noted``: told of what each full listing showed that is not as recorded. ``copies``: told of
+    what is not as recorded in any listing.
     """
 
     def __init__(
@@ -40,11 +42,13 @@ class Listing:
         observations: Observations,
         nudge: Callable[[Work], None],
         noted: DriftNotes,
+        copies: OrphanCopies,
     ) -> None:
         self._view = view
         self._observations = observations
         self._nudge = nudge
         self._noted = noted
+        self._copies = copies
 
     def take(
         self, node_id: NodeId, reports: Iterable[AgentReport], at: datetime, *, full: bool
@@ -60,6 +64,9 @@ class Listing:
             reported.add(report.workload_id)
             if self._take_report(node_id, report, at):
                 unsettled.append(report)
+        for workload_id in sorted(self._copies.take(node_id, unsettled, at, full=full)):
+            if self._view.workload(workload_id) and not self._view.assignment(workload_id):
+                self._nudge(workload_work(workload_id))
         if full:
             absent = self._take_absent(node_id, reported, at)
             self._noted.take(node_id, unsettled, absent, at)

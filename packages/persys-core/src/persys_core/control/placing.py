@@ -2,6 +2,8 @@
 
 The placer decides on the fleet as this replica sees it; the ledger's comparisons make the commit
 safe whatever other replicas do. Used by admission (any replica) and by the reconciler (leader).
+
+Size: whatever gives a workload a share, keeps it or takes it away, in one place.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from datetime import datetime
 from attrs import evolve, frozen
 
 from persys_core.control.events import EventPublisher
+from persys_core.control.orphan_copies import OrphanCopies
 from persys_core.control.view import ClusterView
 from persys_core.model.cluster import MarkerState
 from persys_core.model.event import EventType
@@ -20,6 +23,7 @@ from persys_core.model.resources import Resources, unit_of
 from persys_core.model.states import WorkloadStatus
 from persys_core.model.workload import Assignment, StatusRecord, Workload
 from persys_core.placement import ledger
+from persys_core.placement.copies import explain_at_copy, place_at_copy, too_early
 from persys_core.placement.demand import charge_for
 from persys_core.placement.explain import Explanation, ReasonCode, ReasonTally, Verdict
 from persys_core.placement.ledger import Target, Transaction
@@ -56,6 +60,7 @@ class Placing:
     _clock: Clock
     _observer: Observer
     _is_ready: Callable[[NodeId], bool]
+    _copies: OrphanCopies
 
     def without_holding(self) -> Placing:
         """The same, for looking: what it places is not held, so that the next look finds no trace
@@ -164,8 +169,12 @@ class Placing:
         """The full explanation of where the workload could go now."""
         if (hindered := self._hindered(workload)) is not None:
             return hindered
-        request = self.request_for(workload, status)
-        return self._placer.explain(request, self._clock.now(), max_examples=max_examples)
+        request, now = self.request_for(workload, status), self._clock.now()
+        if copies := self._copies.of(workload.id):
+            return explain_at_copy(self._placer, request, copies, now, max_examples)
+        if (until := self._copies.unheard_until(workload.id)) is not None:
+            return too_early(until)
+        return self._placer.explain(request, now, max_examples=max_examples)
 
     def explain_leaving(self, workload: Workload, status: StatusRecord) -> Explanation | None:
         """Why no other node takes a placed workload; ``None`` where one does."""
@@ -198,6 +207,10 @@ class Placing:
         if (hindered := self._hindered(workload)) is not None:
             return hindered
         now = self._clock.now()
+        if copies := self._copies.of(workload.id):
+            return place_at_copy(self._placer, request, copies, now)
+        if (until := self._copies.unheard_until(workload.id)) is not None:
+            return too_early(until)
         found = self._placer.place(request, now, excluding=excluding)
         if isinstance(found, Placed):
             return found
@@ -267,7 +280,8 @@ class Placing:
         else:
             tx = ledger.assign(tx, workload, released, target, now)
         self._reservations.hold(found.node_id, workload.id, target.charge, now)
-        return tx, transitions.assigned(status, now), _explained(found)
+        seen_on = found.node_id if found.found_copy else ""
+        return tx, transitions.assigned(status, now, seen_on), _explained(found)
 
     def _target(self, found: Placed, request: PlacementRequest) -> Target:
         node = self._view.node(found.node_id)
@@ -385,7 +399,9 @@ def _explained(found: Placed) -> Explanation:
         found.node_id,
         found.score,
         found.parts,
-        next_step="it is sent to the node's agent",
+        next_step="the node's agent is asked what it runs, and sent only what it does not run"
+        if found.found_copy
+        else "it is sent to the node's agent",
     )
 
 

@@ -37,6 +37,7 @@ from persys_core.control.node_monitor import NodeMonitor
 from persys_core.control.node_operations import NodeOperations
 from persys_core.control.node_views import NodeViews
 from persys_core.control.observations import Observations
+from persys_core.control.orphan_copies import OrphanCopies
 from persys_core.control.pending import Pending
 from persys_core.control.placing import Placing
 from persys_core.control.planning import Planning
@@ -116,6 +117,7 @@ class Scheduler:
         self._feed = FleetFeed(
             self.view, self._fleet, self.reservations, ports.liveness, self._on_capacity
         )
+        self._copies = OrphanCopies(self.view, ports.clock, self._feed.is_alive)
         self.placing = Placing(
             self.view,
             Placer(self._fleet, self.reservations),
@@ -124,6 +126,7 @@ class Scheduler:
             ports.clock,
             ports.observer,
             self._feed.is_alive,
+            self._copies,
         )
         self._wire_nodes()
         self._wire_apis()
@@ -144,7 +147,9 @@ class Scheduler:
             self.reach,
             EvictionPolicy(window=config.liveness.lease),
         )
-        self.listing = Listing(self.view, self.observations, self._nudge, self.drift_notes)
+        self.listing = Listing(
+            self.view, self.observations, self._nudge, self.drift_notes, self._copies
+        )
         self._lag = LoopLag(ports.clock)
         self._leading: LeadingLoops | None = None
         self._leader_id = ""

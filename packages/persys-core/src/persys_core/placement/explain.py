@@ -51,6 +51,8 @@ class ReasonCode(StrEnum):
     """Another workload, or a node that has not confirmed, may still write to its volume (S02)."""
     VOLUME_DELETING = "volume_deleting"
     VOLUME_MISSING = "volume_missing"
+    ORPHAN_COPY = "orphan_copy"
+    """A copy of it runs on a node that cannot take it, and no record explains that copy."""
 
 
 class Verdict(StrEnum):

@@ -16,14 +16,20 @@ from attrs import field, frozen
 from persys_core.model.constraints import SchedulingStrategy
 from persys_core.model.counted import counted
 from persys_core.model.ids import NodeId
-from persys_core.placement.explain import Candidate, Explanation, ReasonTally, Verdict
+from persys_core.placement.explain import (
+    Candidate,
+    Explanation,
+    NodeRejection,
+    ReasonTally,
+    Verdict,
+)
 from persys_core.placement.fleet import Fleet
 from persys_core.placement.prepared import ClassCache
 from persys_core.placement.request import PlacementRequest
 from persys_core.placement.reservations import Reservations
 from persys_core.placement.strategies import DEFAULT_STRATEGIES, Strategy
 from persys_core.placement.survey import Ranking, Survey
-from persys_core.placement.tally import count_rejections, summary_of
+from persys_core.placement.tally import count_rejections, rejection_of, summary_of
 
 __all__ = ["Decision", "Placed", "Placer", "Unschedulable"]
 
@@ -31,18 +37,19 @@ __all__ = ["Decision", "Placed", "Placer", "Unschedulable"]
 @frozen
 class Placed:
     """The node to take. ``score`` is the sum of ``parts``; ``workload_count`` is the node's,
-    before the new workload.
+    before the new workload. ``found_copy``: what to say where a copy of it runs there already.
     """
 
     node_id: NodeId
     score: float
     parts: Mapping[str, float]
     workload_count: int
+    found_copy: str = ""
 
     @property
     def reason(self) -> str:
         """The reason text that the assignment keeps."""
-        return (
+        return self.found_copy or (
             f"selected by placement score {self.score:.4f} (cpu/mem headroom + spread,"
             f" node has {counted(self.workload_count, 'workload')})"
         )
@@ -106,6 +113,12 @@ class Placer:
         """At most ``limit`` feasible nodes, the best first."""
         survey = self._survey(request, now, excluding)
         return survey.candidates(survey.rank(survey.feasible()), limit)
+
+    def rejection(
+        self, request: PlacementRequest, node_id: NodeId, now: datetime
+    ) -> NodeRejection | None:
+        """Why this one node cannot take it; ``None`` where it can."""
+        return rejection_of(self._survey(request, now, ()), node_id)
 
     def explain(
         self,

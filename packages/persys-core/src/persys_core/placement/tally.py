@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from persys_core.model.ids import NodeId
 from persys_core.model.resources import unit_of
 from persys_core.placement.columns import IntArray, Mask
 from persys_core.placement.explain import NodeRejection, ReasonCode, ReasonTally
@@ -14,7 +15,7 @@ from persys_core.placement.filters.base import Filter, NodeSet
 from persys_core.placement.filters.capacity import capacity_code, rooms
 from persys_core.placement.survey import Survey
 
-__all__ = ["SUMMARY_BYTES", "count_rejections", "summary_of"]
+__all__ = ["SUMMARY_BYTES", "count_rejections", "rejection_of", "summary_of"]
 
 SUMMARY_BYTES = 1024
 """The longest summary, in bytes of UTF-8 (V02)."""
@@ -43,6 +44,26 @@ def count_rejections(survey: Survey, max_examples: int) -> tuple[ReasonTally, ..
             tallies.append(_filter_tally(survey, one, rows, summary, max_examples))
     tallies += _capacity_tallies(survey, left, max_examples)
     return tuple(sorted(_merged(tallies, max_examples), key=lambda tally: -tally.nodes))
+
+
+def rejection_of(survey: Survey, node_id: NodeId) -> NodeRejection | None:
+    """The first check that one node fails; ``None`` where it passes them all."""
+    fleet = survey.fleet
+    row = fleet.table.row_of(node_id)
+    if row is None:
+        return NodeRejection(node_id, ReasonCode.NODE_NOT_READY, "not registered")
+    for rejected in survey.prepared.rejected():
+        if row in rejected.rows:
+            return NodeRejection(node_id, rejected.filter.code, rejected.filter.detail(fleet, row))
+    for one in survey.filters:
+        if one.rejected(NodeSet(fleet))[row]:
+            return NodeRejection(node_id, one.code, one.detail(fleet, row))
+    for dimension, asked, enough in rooms(survey.request, fleet.table, survey.amounts):
+        if not enough[row]:
+            free = int(survey.amounts.free_column(dimension).values[row])
+            code, unit = capacity_code(dimension), unit_of(dimension)
+            return NodeRejection(node_id, code, dimension, asked, free, unit)
+    return None
 
 
 def _filter_tally(

@@ -308,6 +308,12 @@ RUN_RULES: tuple[Rule, ...] = (
         "somebody else may still write to an exclusive volume of it",
     ),
     Rule(
+        "run-found-look",
+        lambda s: s.found_here and _UNHEARD(s) and not s.confirmed,
+        Action.INQUIRE,
+        "a copy of it was there before: what runs as wished is not sent again",
+    ),
+    Rule(
         "run-first",
         lambda s: not s.sent_here and _UNHEARD(s),
         Action.APPLY_RUNNING,

@@ -81,6 +81,8 @@ class Situation:
     """The sighting shows a failure that is not counted yet."""
     sent_here: bool = False
     """The present revision or an older one was sent to this node before."""
+    found_here: bool = False
+    """A copy of it was there before it was assigned there; nothing was sent since."""
     call_underway: bool = False
     """A call may still arrive: an earlier leader's, or one of ours that was not answered."""
     retry_due: bool = True
@@ -196,6 +198,7 @@ def assess(known: Known, around: Circumstances) -> Situation:
         task_in_flight=seen is not None and seen.sighting.task_in_flight,
         new_failure=_is_new_failure(seen, status),
         sent_here=_was_sent(status, assignment),
+        found_here=_was_found(status, assignment),
         call_underway=intent is not None and is_underway(intent, around.epoch, now),
         retry_due=status.retry.next_at is None or status.retry.next_at <= now,
         reapply_due=_reapply_due(workload, status, now),
@@ -287,6 +290,13 @@ def _was_sent(status: StatusRecord, assignment: Assignment | None) -> bool:
     if assignment is None or status.reapply.last_apply_at is None:
         return False
     return status.reapply.last_apply_at >= assignment.created_at
+
+
+def _was_found(status: StatusRecord, assignment: Assignment | None) -> bool:
+    if assignment is None or _was_sent(status, assignment):
+        return False
+    seen = status.observed
+    return seen.node_id == assignment.node_id and seen.at == assignment.created_at
 
 
 def _reapply_due(workload: Workload, status: StatusRecord, now: datetime) -> bool:

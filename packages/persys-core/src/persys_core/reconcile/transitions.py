@@ -122,14 +122,17 @@ def deleting(status: StatusRecord, now: datetime) -> StatusRecord:
     )
 
 
-def assigned(status: StatusRecord, now: datetime) -> StatusRecord:
-    """A node was found; what was sent elsewhere before does not count there."""
+def assigned(status: StatusRecord, now: datetime, seen_on: NodeId = "") -> StatusRecord:
+    """A node was found; what was sent elsewhere before does not count there.
+
+    ``seen_on``: that node, where a copy of it is there already, which is asked about first.
+    """
     return evolve(
         status,
         status=WorkloadStatus.SCHEDULED,
         reason=None,
         reapply=released(status.reapply),
-        observed=Observed(),
+        observed=Observed(node_id=seen_on, at=now) if seen_on else Observed(),
         intent=None,
         updated_at=now,
         last_action="Assigned",
