@@ -5,20 +5,26 @@ Such copies are left by a store that was emptied or restored, and by a forced de
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 from attrs import evolve
 
+from persys_core.control.orphan_copies import OrphanCopies
 from persys_core.control.requests import NodeIntentChange
-from persys_core.model.drift import DriftRecord
+from persys_core.control.view import ClusterView
+from persys_core.model.drift import DriftRecord, DriftType
 from persys_core.model.ids import NodeId
+from persys_core.model.observation import AgentReport, AgentState
+from persys_core.model.resources import Resources
 from persys_core.model.states import DesiredState
+from persys_core.model.workload import Assignment
 from persys_core.placement.explain import ReasonCode, Verdict
 from persys_core.ports.agents import ApplyRequest, DeleteRequest
-from persys_core.ports.cluster_store import Kind
+from persys_core.ports.cluster_store import Change, Key, Kind, Snapshot, Versioned
 from persys_core.sim.agent_settings import AgentSettings, existing_agent
 from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
-from tests.builders import Driver, container, machine, running_cluster, wish
+from tests.builders import Driver, container, machine, make_node, running_cluster, wish
 from tests.unit.control.test_recovery import acknowledged, restart, running, working_cluster
 
 _NOT_ON_N1 = {"persys.scheduling.exclude_nodes": "n1"}
@@ -260,3 +266,44 @@ async def test_a_deleted_workload_is_no_copy_of_its_successor(clock: VirtualCloc
         while driver.cluster.api().view.workload("w") is not None:
             await driver.wait(seconds=0.1)
         assert (await driver.apply("w")).node_id == ({"n1", "n2"} - {old}).pop()
+
+
+def _known(clock: VirtualClock) -> tuple[ClusterView, OrphanCopies]:
+    """What a replica knows of ``n1``, which beats."""
+    view = ClusterView()
+    copies = OrphanCopies(view, clock, lambda _: True)
+    view.load(Snapshot(1, {Key.node("n1"): Versioned(make_node(), 1, 1)}))
+    return view, copies
+
+
+@virtual_time()
+async def test_a_report_that_may_be_older_than_the_end_of_its_record_is_none(
+    clock: VirtualClock,
+) -> None:
+    """What was on its way when a workload was confirmed gone shows no copy; what comes later does,
+    and a full listing without it ends it."""
+    view, copies = _known(clock)
+    held = Assignment("w", "", "n1", Resources(), "", clock.now())
+    key, report = Key.assignment("w"), AgentReport("w", AgentState.RUNNING, "r")
+    view.apply(2, [Change(key, Versioned(held, 2, 2))])
+    assert not copies.take("n1", [report], clock.now(), full=True)
+    view.apply(3, [Change(key, None)])
+    assert not copies.take("n1", [report], clock.now(), full=True)
+    await clock.sleep(timedelta(seconds=5))
+    assert copies.take("n1", [report], clock.now(), full=True) == {"w"}
+    assert copies.of("w") == ("n1",)
+    assert copies.take("n1", [], clock.now(), full=True) == {"w"}
+    assert copies.of("w") == ()
+
+
+@virtual_time()
+async def test_a_full_listing_counts_for_more_than_a_record(clock: VirtualClock) -> None:
+    """A record of a copy that was removed since stands until the next look for drift."""
+    view, copies = _known(clock)
+    record = DriftRecord("n1", "w", DriftType.ORPHAN_ON_AGENT, clock.now(), "", "Running")
+    view.apply(2, [Change(Key.drift("n1", "w", record.drift_type), Versioned(record, 2, 2))])
+    assert copies.of("w") == ("n1",)
+    copies.take("n1", [], clock.now(), full=True)
+    assert copies.of("w") == ()
+    await clock.sleep(timedelta(minutes=1))
+    assert copies.of("w") == ("n1",)
