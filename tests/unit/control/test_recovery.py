@@ -383,7 +383,7 @@ async def test_a_backup_of_a_former_life_is_noticed(clock: VirtualClock, is_runn
         await restart(driver)
         await imported(driver)
         await driver.apply("w9")
-        await driver.wait(seconds=60)
+        await driver.wait(minutes=2)
         former = backup.records[Key.marker()].value
         now = driver.cluster.backend.snapshot()
         life = now.records[Key.marker()].value

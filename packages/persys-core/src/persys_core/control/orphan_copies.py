@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
 from persys_core.control.view import ClusterView
+from persys_core.model.cluster import ClusterMarker
 from persys_core.model.drift import DriftRecord, DriftType
 from persys_core.model.ids import NodeId, WorkloadId
+from persys_core.model.node import Node
 from persys_core.model.observation import AgentReport, AgentState
 from persys_core.model.workload import Assignment, Tombstone
 from persys_core.ports.clock import Clock
@@ -23,8 +25,8 @@ __all__ = ["OrphanCopies"]
 
 COUNTS_FOR = timedelta(seconds=30)
 """For so long what a node said counts without being said again."""
-UNHEARD_FOR = timedelta(seconds=40)
-"""After a recovery the agents, which were refused, come back within half a minute."""
+UNHEARD_FOR = timedelta(seconds=45)
+"""After a recovery the agents, which were refused, come back within this time."""
 STALE_WITHIN = timedelta(seconds=2)
 """A report that comes so soon after its record ended may be older than that end."""
 _ENDS_REMEMBERED = 10_000
@@ -82,13 +84,19 @@ class OrphanCopies:
 
     def unheard_until(self, workload_id: WorkloadId) -> datetime | None:
         """Until when nobody can know where a workload without a node runs: shortly after the
-        records began anew, when not every agent is back."""
+        records began anew, when not every agent is back. An import knows its nodes, so that it is
+        over once all of them were listed."""
         marker = self._view.marker()
-        if marker is None or not marker.value.epoch_base:
+        if marker is None or not marker.value.epoch_base or self._all_are_back(marker):
             return None
         until = marker.value.created_at + UNHEARD_FOR
         waits = self._view.assignment(workload_id) is None and self._clock.now() < until
         return until if waits else None
+
+    def _all_are_back(self, marker: Versioned[ClusterMarker]) -> bool:
+        nodes = list(self._view.values(Kind.NODE, Node))
+        known = any(each.registered_at <= marker.value.created_at for each in nodes)
+        return known and all(each.listed_under == marker.create_revision for each in nodes)
 
     def _was_listed(self, node_id: NodeId, since: datetime) -> bool:
         at = self._listed_at.get(node_id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from attrs import evolve
 
 from persys_core.control.case import Case
@@ -40,6 +42,8 @@ class PlaceSteps:
         placed = explanation.verdict is Verdict.PLACED
         if placed or status is not case.status:
             self._term.placing.publish(case.workload.id, explanation.node_id, explanation)
+        if explanation.next_try_at is not None:
+            return self._term.until(explanation.next_try_at, timedelta(0))
         # What found no place is woken by free capacity, not by a timer of its own.
         return AGAIN if placed else None
 

@@ -63,6 +63,7 @@ def too_early(until: datetime) -> Explanation:
         Verdict.UNSCHEDULABLE,
         text,
         reasons=(ReasonTally(ReasonCode.NOT_LISTED, 0, text),),
+        next_try_at=until,
         next_step="nothing: it goes on by itself, at once where a node turns out to run it",
     )
 
