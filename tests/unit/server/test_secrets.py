@@ -7,13 +7,18 @@ import time
 
 import pytest
 
+from persys_core.model.resources import Resources
 from persys_core.model.secrets import (
+    MASK,
     is_secret_name,
     masked,
     masked_command,
     scrubbed,
     secret_env_values,
 )
+from persys_core.model.spec import ContainerSpec, WorkloadSpec, secret_values
+from persys_core.model.spec_changes import spec_changes
+from persys_core.model.states import WorkloadType
 
 LONG = 200_000
 MEASURABLE = 0.001
@@ -36,6 +41,8 @@ MEASURABLE = 0.001
         (r"{\"password\":\"hunter2\",\"a\":1}", r"{\"password\":\"***\",\"a\":1}"),
         ("password = hunter2", "password = ***"),
         ("Authorization: Bearer abc\nnext", "Authorization: ***\nnext"),
+        ("env GITHUB_PAT=abc APP_PW=d PATH=/bin", "env GITHUB_PAT=*** APP_PW=*** PATH=/bin"),
+        ("jwt=abc&sshkey=d&private=e", "jwt=***&sshkey=***&private=***"),
     ],
 )
 def test_secrets_of_a_text_are_masked(text: str, clean: str) -> None:
@@ -57,6 +64,9 @@ def test_secrets_of_a_text_are_masked(text: str, clean: str) -> None:
         "monkey=1",
         "image nginx@sha256:abc from http://h/x",
         "mail to a@b",
+        "PATTERN=a COMPAT=2 pat: b, private-network=c",
+        "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----",
+        "-----BEGIN PUBLIC KEY-----\nabc\n-----END PUBLIC KEY-----",
     ],
 )
 def test_ordinary_words_stay(text: str) -> None:
@@ -69,11 +79,17 @@ def test_ordinary_words_stay(text: str) -> None:
     [
         *((name, True) for name in ("DB_PASSWORD", "SIGNING_KEY", "X_KEY", "COOKIE", "SENTRY_DSN")),
         *((name, True) for name in ("accountKey", "AUTHORIZATION", "api-key", "TOKENS", "PASS")),
+        *((name, True) for name in ("GITHUB_PAT", "PAT", "SSH_PEM", "pem", "JWT", "JWT_2", "pw")),
+        *((name, True) for name in ("APP_PW", "SSHKEY", "SSH_KEY", "PRIVATE", "tls.private")),
+        *((name, True) for name in ("PRIVATE_KEY", "DB_PWD", "pwd")),
         *((name, False) for name in ("key", "KEY", "MONKEY", "keyboard", "AUTHOR", "name")),
+        *((name, False) for name in ("PATH", "PATTERN", "COMPAT", "PWD", "OLDPWD", "PATCH")),
+        *((name, False) for name in ("PWM", "OPEMU", "PRIVATE_IP", "PRIVATEER")),
     ],
 )
 def test_names_of_secrets(name: str, is_secret: bool) -> None:
-    """Names of keys, cookies and data sources are secret; ``key`` alone is a word."""
+    """Names of keys, cookies and data sources are secret; ``key`` alone is a word, and the short
+    names count between separators only."""
     assert is_secret_name(name) is is_secret
 
 
@@ -99,6 +115,47 @@ def test_every_spelling_of_a_secret_is_masked(spelled, secret: str) -> None:  # 
         assert not any(part in text for part in ("BEGIN", "line", "2", "b'c", "newline"))
 
 
+KEYS = [
+    f"-----BEGIN {kind}-----\nMIIEabc\nDEF==\n-----END {kind}-----"
+    for kind in ("PRIVATE KEY", "RSA PRIVATE KEY", "OPENSSH PRIVATE KEY", "PGP PRIVATE KEY BLOCK")
+]
+
+
+@pytest.mark.parametrize("key", [*KEYS, KEYS[0].partition("-----END")[0]])
+def test_a_private_key_is_masked_whatever_its_name(key: str) -> None:
+    """In variables, in commands, and in every text, also in one that was cut off."""
+    assert masked({"TLS": f"a\n{key}\n", "PATH": "/bin"}) == {"TLS": MASK, "PATH": "/bin"}
+    assert masked_command(("run", "--tls", f"x={key}", "-v")) == ("run", "--tls", MASK, "-v")
+    assert secret_env_values({"TLS": key}) >= {key, json.dumps(key.strip())[1:-1]}
+    assert scrubbed(f"got {key}", ()) == f"got {MASK}"
+    assert scrubbed(json.dumps(f"got {key}"), ()).startswith(f'"got {MASK}')
+    assert "MIIE" not in scrubbed(f"a {key} b {key} c", ())
+
+
+def _container(body: ContainerSpec, metadata: dict[str, str] | None = None) -> WorkloadSpec:
+    return WorkloadSpec(WorkloadType.CONTAINER, Resources(), body, metadata or {})
+
+
+def test_what_stands_around_a_private_key_stays() -> None:
+    """A text is masked from the beginning of each key to its end."""
+    assert scrubbed(f"a {KEYS[0]} b {KEYS[3]} c", ()) == f"a {MASK} b {MASK} c"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        _container(ContainerSpec("a", env={"TLS": KEYS[0]})),
+        _container(ContainerSpec("a", command=("a", KEYS[0]))),
+        _container(ContainerSpec("a"), {"note": KEYS[0]}),
+    ],
+)
+def test_no_view_or_diff_shows_a_private_key(spec: WorkloadSpec) -> None:
+    """Wherever it stands in a specification."""
+    shown = [repr(spec), *(change.new for change in spec_changes(None, spec))]
+    assert not any("MIIE" in text for text in shown)
+    assert KEYS[0] in secret_values(spec)
+
+
 def _replaced(text: str, known: frozenset[str]) -> str:
     for each in sorted(known, key=len, reverse=True):
         text = text.replace(each, "***")
@@ -118,7 +175,8 @@ def test_secrets_inside_values_are_known() -> None:
     "piece",
     ["a", "pass", "=", "a=", "a://", "://@", "@", "password=", "password=x ", 'password="',
      "cookie:", "_key", "auth",
-     "token=x&a", "abcDEF1+/", '"\\', "token=" + "," * 99, "x: y=z quick fox "],
+     "-----BEGIN ", "-----BEGIN PRIVATE KEY", "-----BEGIN PRIVATE KEY-----END ", "pat", "_pw=",
+     "private=", "token=x&a", "abcDEF1+/", '"\\', "token=" + "," * 99, "x: y=z quick fox "],
 )  # fmt: skip
 def test_long_texts_are_cleaned_quickly(piece: str) -> None:
     """Four times the text takes about four times as long, whatever it repeats: never sixteen."""

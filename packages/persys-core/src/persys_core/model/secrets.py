@@ -1,8 +1,8 @@
 """Which values of a spec are secrets, and how a text is cleaned of them.
 
 Decided here: the name pattern, the mask, and where in a text a secret may stand (known values in
-each spelling, URLs, ``name=value``, and in a command the word after ``--token``). In doubt too much
-is masked. Secrets are stored as given,
+each spelling, URLs, ``name=value``, PEM private keys, and in a command the word after ``--token``).
+In doubt too much is masked. Secrets are stored as given,
 since the agent needs them; they never reach views, events, logs, spans, metrics or error texts
 (decisions, values).
 """
@@ -30,9 +30,14 @@ _MIN_PAIR_LENGTH = 6
 
 _WORDS = (
     r"pass(?!e[ds]|ing|ive)|pwd|secret|token|credential|cookie|dsn|auth(?!or(?!i[sz]))"
-    r"|(?:private|api|access|account|shared|signing|encryption|master)[_.-]?key"
+    r"|(?:private|api|access|account|shared|signing|encryption|master|ssh)[_.-]?key"
 )
-_SECRET_NAME = re.compile(rf"{_WORDS}|[_.-]keys?\Z", re.IGNORECASE)
+# Too short to be looked for inside of words: PATH, PATTERN and COMPAT hold no secret.
+_WHOLE_WORDS = r"(?<![a-z0-9])(?:pat|pem|jwt|pw)(?![a-z0-9])"
+_LAST_WORDS = r"[_.-]keys?|(?<![a-z0-9])private"
+_SECRET_NAME = re.compile(rf"{_WORDS}|{_WHOLE_WORDS}|(?:{_LAST_WORDS})\Z", re.IGNORECASE)
+_DIRECTORIES = frozenset({"PWD", "OLDPWD"})
+"""Variables of every shell; elsewhere ``pwd`` is a password."""
 
 # Every repetition before a value is bounded and every one in it possessive, so that the time for
 # a text grows with its length only.
@@ -43,8 +48,8 @@ _VALUE = (
     r"""|(?P<plain>(?:[^\s"'`\\&;,]|\\(?!["'])|[&;,](?![\w.-]{1,64}=|\s|\Z))++)"""
 )
 _PAIR = re.compile(
-    r"(?=[pstcdaem_.-])"  # what a name may begin with: most places are left at once
-    rf"(?P<name>(?:(?:{_WORDS})[\w.-]{{0,40}}|[_.-]keys?)\]?)"
+    r"(?=[pstcdaemj_.-])"  # what a name may begin with: most places are left at once
+    rf"(?P<name>(?:(?:{_WORDS}|{_WHOLE_WORDS})[\w.-]{{0,40}}|{_LAST_WORDS})\]?)"
     r"""(?P<sign>=(?!=)|[ ]=[ ]|\\{0,4}["'][ ]?[:=][ ]?)"""
     rf"(?:{_VALUE})",
     re.IGNORECASE | re.DOTALL,
@@ -56,6 +61,8 @@ _FLAG = re.compile(
 )
 _BARE_FLAG = re.compile(r"--?[\w.-]+\Z")
 _HEADER = re.compile(r"(?P<name>(?:authorization|cookie)[ ]?:[ ]?)[^\r\n\"'\\]++", re.IGNORECASE)
+_KEY_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY")
+_KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?(?:-----)?")
 _SCHEME_END = "://"
 _PERCENT = re.compile(rb"%([0-9A-Fa-f]{2})")
 _BLANK = re.compile(r"\s")
@@ -65,13 +72,13 @@ _NEEDS_ESCAPING = re.compile(r'["\'\\\x00-\x1f\x7f-\U0010ffff]')
 
 def is_secret_name(name: str) -> bool:
     """Whether a variable of this name holds a secret (``DB_PASSWORD``, ``SIGNING_KEY`` …)."""
-    return _SECRET_NAME.search(name) is not None
+    return name not in _DIRECTORIES and _SECRET_NAME.search(name) is not None
 
 
 def masked(values: Mapping[str, str]) -> dict[str, str]:
     """``values`` with every secret replaced by the mask, also inside URLs and ``name=value``."""
     return {
-        name: MASK if is_secret_name(name) else scrubbed(value, ())
+        name: MASK if _is_secret(name, value) else scrubbed(value, ())
         for name, value in values.items()
     }
 
@@ -79,11 +86,11 @@ def masked(values: Mapping[str, str]) -> dict[str, str]:
 def secret_env_values(env: Mapping[str, str]) -> frozenset[str]:
     """The values in ``env`` that must not appear in any text, in every spelling they may have.
 
-    Those are the values of secret names, the passwords in URLs, and ``name=value`` in connection
-    strings. Values shorter than three characters are left out: hiding every ``1`` of a text helps
-    no one.
+    Those are the values of secret names, values that hold a private key, the passwords in URLs, and
+    ``name=value`` in connection strings. Values shorter than three characters are left out: hiding
+    every ``1`` of a text helps no one.
     """
-    found = {value for name, value in env.items() if is_secret_name(name)}
+    found = {value for name, value in env.items() if _is_secret(name, value)}
     for value in env.values():
         found.update(_url_passwords(value), _pair_values(value))
     spelled = {each for value in found for each in _spellings(value)}
@@ -92,10 +99,12 @@ def secret_env_values(env: Mapping[str, str]) -> frozenset[str]:
 
 def masked_command(words: Sequence[str]) -> tuple[str, ...]:
     """The words of a command with every secret masked: what follows a flag of a secret name
-    (``--token``, ``-password``), and what ``scrubbed`` finds in each word."""
+    (``--token``, ``-password``), what holds a private key, and what ``scrubbed`` finds in each."""
     known, hidden = secret_command_values(words), set(_flagged(words))
     return tuple(
-        MASK if index in hidden and word else scrubbed(_FLAG.sub(_masked_flag, word), known)
+        MASK
+        if (index in hidden and word) or _holds_private_key(word)
+        else scrubbed(_FLAG.sub(_masked_flag, word), known)
         for index, word in enumerate(words)
     )
 
@@ -113,6 +122,14 @@ def secret_command_values(words: Sequence[str]) -> frozenset[str]:
     spelled = {each for value in found for each in _spellings(value)}
     inside = secret_env_values({str(index): word for index, word in enumerate(words)})
     return frozenset(each for each in spelled if len(each) >= _MIN_SECRET_LENGTH) | inside
+
+
+def _is_secret(name: str, value: str) -> bool:
+    return is_secret_name(name) or _holds_private_key(value)
+
+
+def _holds_private_key(value: str) -> bool:
+    return _KEY_BEGIN.search(value) is not None
 
 
 def _flagged(words: Sequence[str]) -> Iterator[int]:
@@ -133,11 +150,14 @@ def _masked_flag(found: re.Match[str]) -> str:
 
 
 def scrubbed(text: str, secrets: Iterable[str]) -> str:
-    """``text`` without the given secret values, URL credentials, and values of secret names."""
+    """``text`` without the given secret values, private keys, URL credentials, and values of secret
+    names."""
     spelled = {each for secret in secrets for each in _spellings(secret)}
     for secret in sorted(spelled, key=len, reverse=True):
         text = text.replace(secret, MASK)
     # Most texts hold none of these, and this is called for every report of every listing.
+    if "-----BEGIN " in text:
+        text = _without_private_keys(text)
     if "@" in text and _SCHEME_END in text:
         text = _without_url_credentials(text)
     if "=" in text or ":" in text:
@@ -145,6 +165,16 @@ def scrubbed(text: str, secrets: Iterable[str]) -> str:
         if _has_header(text):
             text = _HEADER.sub(rf"\g<name>{MASK}", text)
     return text
+
+
+def _without_private_keys(text: str) -> str:
+    """What has a beginning and no end was cut, so all behind it may be the key."""
+    parts, done = [], 0
+    while begin := _KEY_BEGIN.search(text, done):
+        end = _KEY_END.search(text, begin.end())
+        parts += [text[done : begin.start()], MASK]
+        done = end.end() if end else len(text)
+    return "".join([*parts, text[done:]])
 
 
 def _has_header(text: str) -> bool:
