@@ -13,13 +13,19 @@ import structlog
 from persys_server.observability.logging import Scrubber, configure_logging, request_secrets
 from persys_server.settings import LogFormat
 
+OURS = ("persys", "persys_adapters", "persys_core", "persys_server")
+
 
 @pytest.fixture(autouse=True)
 def _restored() -> Iterator[None]:
     """Whatever a test configures is taken back."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
+    ours = [logging.getLogger(name) for name in OURS]
+    levels = [logger.level for logger in ours]
     yield
+    for logger, before in zip(ours, levels, strict=True):
+        logger.setLevel(before)
     root.handlers[:] = handlers
     root.setLevel(level)
     structlog.reset_defaults()
@@ -49,6 +55,20 @@ def test_lines_below_the_level_are_left_out() -> None:
     stream = lines(level="error")
     structlog.stdlib.get_logger("a").info("no")
     logging.getLogger("b").info("no")
+    assert stream.getvalue() == ""
+
+
+def test_debug_is_for_our_own_lines() -> None:
+    """LOG_LEVEL=debug is not flooded by libraries, and a higher level holds for all."""
+    stream = lines(level="debug")
+    logging.getLogger("grpc._cython.cygrpc").debug("Loaded running loop")
+    logging.getLogger("asyncio").info("theirs")
+    structlog.stdlib.get_logger("persys_server.run").debug("ours")
+    logging.getLogger("persys.scheduler").debug("too")
+    told = [json.loads(line)["msg"] for line in stream.getvalue().splitlines()]
+    assert told == ["theirs", "ours", "too"]
+    stream = lines(level="error")
+    logging.getLogger("persys_server.run").warning("no")
     assert stream.getvalue() == ""
 
 

@@ -1,8 +1,8 @@
 """Log lines: structlog and the standard library end in one place, as text or as JSON.
 
-Decided here: the fields ``level``, ``msg``, ``time`` and ``component``, and that every line is
-cleaned of secrets just before it is written (field report A04). Not decided here: what is worth
-a line.
+Decided here: the fields ``level``, ``msg``, ``time`` and ``component``, that every line is
+cleaned of secrets just before it is written (field report A04), and that only our own loggers say
+``debug``. Not decided here: what is worth a line.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ __all__ = ["Scrubber", "configure_logging", "request_secrets"]
 request_secrets: ContextVar[frozenset[str]] = ContextVar("request_secrets", default=frozenset())
 """The secrets of the request that is being served; no line that it causes contains them."""
 
+_OWN_LOGGERS = ("persys", "persys_adapters", "persys_core", "persys_server")
 _DEEPEST = 6
 _OWN_FIELDS = frozenset({"level", "time", "component", "request_id"})
 
@@ -73,7 +74,8 @@ def configure_logging(
 ) -> None:
     """Send every line of structlog and of the standard library to ``stream`` (standard output).
 
-    ``level`` is a name as ``settings.log_level`` has it. Text is coloured on a terminal only.
+    ``level`` is a name as ``settings.log_level`` has it; libraries are heard from ``info`` on,
+    since what they tell at ``debug`` would bury our own lines. Text is coloured on a terminal only.
     Calling it again replaces what was configured before.
     """
     target = sys.stdout if stream is None else stream
@@ -81,7 +83,9 @@ def configure_logging(
     handler.setFormatter(_formatter(form, colours=target.isatty(), secrets=secrets))
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level.upper())
+    root.setLevel(max(logging.getLevelName(level.upper()), logging.INFO))
+    for name in _OWN_LOGGERS:
+        logging.getLogger(name).setLevel(level.upper())
     structlog.configure(
         processors=[*_shared(), structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),

@@ -40,7 +40,7 @@ def suggestion(message: pb.SubmitAutomationSuggestionRequest) -> AutomationSugge
         policy_id=place.text("policy_id", given.policy_id, at_most=253),
         policy_name=place.text("policy_name", given.policy_name, at_most=253),
         desired_state=_desired_state(place, given, action),
-        reason=capped(place.text("reason", given.reason, at_most=4096, lines=True)),
+        reason=capped(place.reason("reason", given.reason, at_most=4096, lines=True)),
     )
     fields.finish()
     return read

@@ -107,6 +107,15 @@ class Fields:
             self.add(name, "holds control characters; accepted is plain text")
         return value
 
+    def reason(
+        self, name: str, value: str, *, at_most: int = 1024, required: bool = False,
+        lines: bool = False,
+    ) -> str:  # fmt: skip
+        """Why somebody asks: a text that is kept in records and events, so without secrets, as
+        logs have it."""
+        told = self.text(name, value, at_most=at_most, required=required, lines=lines)
+        return scrubbed(told, ()) if len(told) <= at_most else told
+
     def amount(self, name: str, value: int, at_most: int, unit: str, *, at_least: int = 0) -> int:
         """A whole number of ``unit`` between the bounds."""
         if not at_least <= value <= at_most:

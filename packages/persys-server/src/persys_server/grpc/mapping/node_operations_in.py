@@ -137,7 +137,7 @@ def delete_label(message: pb.DeleteNodeLabelRequest, actor: str) -> NodeLabelCha
 def _change(fields: Fields, node_id: str, actor: str, reason: str = "") -> NodeIntentChange:
     return NodeIntentChange(
         node_id=fields.existing_id("node_id", node_id),
-        reason=fields.text("reason", reason),
+        reason=fields.reason("reason", reason),
         actor=actor,
     )
 

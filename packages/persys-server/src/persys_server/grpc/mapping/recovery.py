@@ -27,7 +27,7 @@ def import_order(message: pb.ImportFromAgentsRequest, actor: str) -> ImportFromA
         fields.existing_id(f"node_ids[{index}]", node_id)
         for index, node_id in enumerate(message.node_ids[:MAX_IMPORT_NODES])
     )
-    reason = fields.text("reason", message.reason)
+    reason = fields.reason("reason", message.reason)
     fields.finish()
     return ImportFromAgents(nodes, message.dry_run, reason, actor)
 
@@ -35,7 +35,7 @@ def import_order(message: pb.ImportFromAgentsRequest, actor: str) -> ImportFromA
 def acknowledgement(message: pb.AcknowledgeEmptyRequest, actor: str) -> AcknowledgeEmpty:
     """An acknowledgement, which needs a reason."""
     fields = Fields()
-    reason = fields.text("reason", message.reason, required=True)
+    reason = fields.reason("reason", message.reason, required=True)
     fields.finish()
     return AcknowledgeEmpty(reason.strip(), actor)
 

@@ -33,7 +33,7 @@ def fence_node(message: pb.FenceNodeRequest, actor: str) -> NodeIntentChange:
     """A node that is cut off."""
     fields = Fields()
     node_id = fields.existing_id("node_id", message.node_id)
-    reason = fields.text("reason", message.reason)
+    reason = fields.reason("reason", message.reason)
     if not reason.strip():
         fields.add("reason", "reason is required: say how the node was cut off")
     fields.finish()
@@ -44,7 +44,7 @@ def release_volume(message: pb.ReleaseVolumeRequest, actor: str) -> ReleaseVolum
     """A volume to give up."""
     fields = Fields()
     volume_id = fields.existing_id("volume_id", message.volume_id)
-    reason = fields.text("reason", message.reason)
+    reason = fields.reason("reason", message.reason)
     if message.force and not reason.strip():
         fields.add(
             "reason", "reason is required with force: say why nothing writes to the volume any more"
