@@ -158,6 +158,9 @@ async def test_delete_on_a_dead_node_leaves_a_tombstone(clock: VirtualClock) -> 
         with pytest.raises(NotFoundError):
             await driver.view("w")
         assert list(driver.cluster.api().view.all(Kind.TOMBSTONE)) == ["n1/w"]
+        assert (await driver.cluster.api().nodes.progress("n1")).owed == ("w",)
+        [told] = await driver.events("WorkloadDeleted")
+        assert (told.node_id, told.details["outcome"]) == ("n1", "Tombstoned")
         assert (await _allocated(driver)).cpu_millicores == 3000
         again = await driver.apply("w", container(cpu=100))
         assert again.explanation is not None
@@ -165,6 +168,7 @@ async def test_delete_on_a_dead_node_leaves_a_tombstone(clock: VirtualClock) -> 
         await driver.wait(minutes=2)
         assert driver.calls("delete", "w") == 1
         assert not driver.cluster.api().view.all(Kind.TOMBSTONE)
+        assert (await driver.cluster.api().nodes.progress("n1")).owed == ()
         assert await driver.status("w") == "Running"
         assert (await _allocated(driver)).cpu_millicores == 100
 

@@ -59,6 +59,7 @@ class FakeScheduler(control_pb2_grpc.AgentControlServicer):
     summary: pb.GetClusterSummaryResponse = field(default_factory=pb.GetClusterSummaryResponse)
     progress: dict[str, pb.GetDrainProgressResponse] = field(default_factory=dict)
     replaced: str = ""
+    delete_outcome: str = "Deleting"
     refusals: dict[str, Refusal] = field(default_factory=dict)
     asked: list[Message] = field(default_factory=list)
     request_ids: list[str] = field(default_factory=list)
@@ -99,7 +100,7 @@ class FakeScheduler(control_pb2_grpc.AgentControlServicer):
         if request.workload_id not in self.workloads:
             await _abort(context, _not_found("workload", request.workload_id))
         del self.workloads[request.workload_id]
-        return pb.DeleteWorkloadResponse(success=True, outcome="Deleting")
+        return pb.DeleteWorkloadResponse(success=True, outcome=self.delete_outcome)
 
     async def RetryWorkload(
         self, request: pb.RetryWorkloadRequest, context: Context

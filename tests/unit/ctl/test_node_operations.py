@@ -111,6 +111,20 @@ async def test_what_was_stopped_is_not_what_moved() -> None:
 
 
 @pytest.mark.asyncio
+async def test_owed_deletions_are_named() -> None:
+    """Drained or not: what the node has yet to delete stands in its status, the first by name."""
+    fake = cluster(so_far(0, 0, 2, owed_workload_ids=["w5", "w6"]))
+    out = (await ask(fake, "node", "status", "n1")).out
+    assert "not yet deleted there, owed by the node: w5, w6\n" in out
+    many = [f"w{number}" for number in range(25)]
+    fake = cluster(so_far(0, 0, 25, owed_workload_ids=many))
+    out = " ".join((await ask(fake, "node", "status", "n1")).out.split())
+    assert "w18, w19 and 5 more" in out
+    out = (await ask(cluster(so_far(0, 0)), "node", "status", "n1")).out
+    assert "owed" not in out
+
+
+@pytest.mark.asyncio
 async def test_orphans_on_an_empty_node_are_told() -> None:
     """Empty of what the records know: what else runs there is named, and does not fail it."""
     fake = cluster(so_far(2, 0))

@@ -134,6 +134,24 @@ async def test_diff_of_something_new() -> None:
     assert result.code == 1
 
 
+async def test_diff_of_what_is_only_watched() -> None:
+    """Its spec is not known, which is said before every field is shown as new."""
+    watched = pb.PlanWorkloadResponse(
+        outcome="Updated",
+        expected_revision=41,
+        changes=[
+            pb.FieldChange(field="spec.type", new="container"),
+            pb.FieldChange(field="spec.container.image", new="nginx"),
+        ],
+    )
+    result = await ask(FakeScheduler(plans={"web": watched}), "diff", "-f", "-", stdin=WEB)
+    assert result.out.splitlines()[0] == (
+        "web (imported and only watched: its spec is not known, so every field is shown as new)"
+    )
+    assert result.out.splitlines()[2] == "  spec.container.image: - -> nginx"
+    assert result.code == 1
+
+
 async def test_diff_without_differences_is_silent() -> None:
     """0 and no output."""
     result = await ask(FakeScheduler(plans={"web": UNCHANGED}), "diff", "-f", "-", stdin=WEB)

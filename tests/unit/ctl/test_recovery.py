@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
+from persys_core.recovery.plan import JUDGEMENTS
 from persys_proto.control.v1 import control_pb2 as pb
+from persysctl.commands.import_ import _RECORDED
 from tests.unit.ctl.harness import FakeScheduler, ask
 
 
@@ -48,6 +51,47 @@ async def test_a_dry_run_shows_and_changes_nothing() -> None:
     assert db.split() == ["db", "n1", "-", "-", "conflict"]
     assert "1 workload of 1 node" in result.err
     assert (result.code, fake.asked) == (0, [DRY])
+
+
+def full_of(recorded: int, *more: pb.ImportedWorkload) -> pb.ImportFromAgentsResponse:
+    """So many workloads that are as recorded, between others."""
+    same = [
+        pb.ImportedWorkload(
+            workload_id=f"w{number}", node_id="n1", decision="skip", detail="recorded already"
+        )
+        for number in range(recorded)
+    ]
+    return pb.ImportFromAgentsResponse(accepted=True, workloads=[*same, *more])
+
+
+@pytest.mark.asyncio
+async def test_what_is_recorded_already_is_a_number() -> None:
+    """One line for all of it, so that the rest is seen; wide and programs get every row."""
+    odd = pb.ImportedWorkload(workload_id="odd", decision="skip", detail="its delete is owed there")
+    fake = FakeScheduler(imported=full_of(3, odd))
+    lines = (await ask(fake, "import", "--dry-run")).out.splitlines()
+    assert [line.split()[0] for line in lines] == ["WORKLOAD", "odd", "3"]
+    assert lines[-1] == "3 workloads skipped: recorded already (-o wide lists them)"
+    wide = await ask(fake, "import", "--dry-run", "-o", "wide")
+    assert [line.split()[0] for line in wide.out.splitlines()] == [
+        "WORKLOAD",
+        "w0",
+        "w1",
+        "w2",
+        "odd",
+    ]
+    told = await ask(fake, "import", "--dry-run", "-o", "json")
+    assert len(json.loads(told.out)["workloads"]) == 4
+    fake = FakeScheduler(imported=full_of(1))
+    lines = (await ask(fake, "import", "--dry-run")).out.splitlines()
+    assert lines == ["1 workload skipped: recorded already (-o wide lists them)"]
+
+
+def test_the_words_are_those_of_the_scheduler() -> None:
+    """What persysctl counts is what the scheduler calls so."""
+    [kept] = [each for each in JUDGEMENTS if each.name == "kept"]
+    case: Any = None  # these words are the same for every case
+    assert (str(kept.decision), kept.detail(case)) == _RECORDED
 
 
 @pytest.mark.asyncio

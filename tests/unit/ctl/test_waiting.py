@@ -147,6 +147,56 @@ async def test_delete_waits_until_it_is_gone() -> None:
     assert (result.code, result.out) == (ExitCode.DONE, "web is being deleted\nweb is gone\n")
 
 
+def deleted(**details: str) -> pb.SchedulerEventView:
+    """The event of a deletion."""
+    return pb.SchedulerEventView(
+        id="e1", type="WorkloadDeleted", workload_id="web", node_id="n1", details=details
+    )
+
+
+@pytest.mark.parametrize(
+    ("events", "end"),
+    [
+        ([deleted(outcome="Tombstoned")],
+         "web: its records are gone; n1 is silent and owes the deletion"),
+        ([deleted(outcome="Tombstoned"), deleted(outcome="Deleted")], "web is gone"),
+        ([deleted()], "web is gone"),
+    ],
+)  # fmt: skip
+@pytest.mark.asyncio
+async def test_delete_says_what_a_silent_node_owes(
+    events: list[pb.SchedulerEventView], end: str
+) -> None:
+    """Gone from the records is not gone from the machine; the newest event knows which it is."""
+    fake = FakeScheduler(workloads={"web": workload("web")}, events=events)
+    result = await ask(fake, "delete", "workload", "web", "--wait")
+    assert (result.code, result.out.splitlines()[-1]) == (ExitCode.DONE, end)
+    fake = FakeScheduler(workloads={"web": workload("web")}, events=events)
+    fake.refusals["ListEvents"] = Refusal(grpc.StatusCode.UNIMPLEMENTED)
+    result = await ask(fake, "delete", "workload", "web", "--wait")
+    assert (result.code, result.out.splitlines()[-1]) == (ExitCode.DONE, "web is gone")
+
+
+@pytest.mark.asyncio
+async def test_a_forced_delete_says_that_its_node_owes_it() -> None:
+    """Its node answers, so it is told; until then the copy runs."""
+    fake = FakeScheduler(workloads={"web": workload("web")}, delete_outcome="Tombstoned")
+    result = await ask(fake, "delete", "workload", "web", "--force", "--wait")
+    assert result.out.splitlines()[-1] == "web: its records are gone; its node owes the deletion"
+
+
+@pytest.mark.asyncio
+async def test_force_is_explained_as_the_operators_word(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Who forces a delete answers for the exclusive volumes of a silent node."""
+    with pytest.raises(SystemExit):
+        await call("delete", "--help")
+    text = " ".join(capsys.readouterr().out.split())
+    assert "your own word that the copy there writes no more" in text
+    assert "exclusive volumes are free at once" in text
+
+
 @pytest.mark.asyncio
 async def test_stop_waits_and_answers_programs() -> None:
     """With -o json the final view is part of the one document."""

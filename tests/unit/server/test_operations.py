@@ -153,10 +153,11 @@ async def test_a_removal_says_what_stood_in_the_way(removal: NodeRemoval, words:
 @pytest.mark.asyncio
 async def test_the_progress_of_a_drain_names_what_blocks_it() -> None:
     """Every number, the deadline, and each blocker with its code and reason."""
-    async with loopback(FakeScheduler(progress_shown=progress(stopped=4))) as at:
+    async with loopback(FakeScheduler(progress_shown=progress(stopped=4, owed=("w5",)))) as at:
         answer = await ask_progress()(at)
         assert (answer.moved, answer.remaining, answer.moving) == (2, 3, 1)
         assert answer.stopped == 4
+        assert list(answer.owed_workload_ids) == ["w5"]
         blocker = pb.DrainBlocker(workload_id="big", code="cpu", reason="0/1 nodes: 1 cpu")
         assert list(answer.blocked) == [blocker]
         assert answer.deadline_at.ToSeconds() == int(NOW.timestamp())

@@ -147,7 +147,8 @@ class DrainProgress:
     still to end on the node: old copies, and what is being stopped or deleted.
 
     ``stopped``: what the deadline of a forced drain stopped and no node has taken since; not
-    among ``moved``.
+    among ``moved``. ``owed``: of which workloads the node owes a delete, sorted; they are
+    part of ``moving``.
     """
 
     moved: int
@@ -157,6 +158,7 @@ class DrainProgress:
     deadline_at: datetime | None = None
     force: bool = False
     stopped: int = 0
+    owed: tuple[WorkloadId, ...] = ()
 
 
 @frozen

@@ -187,6 +187,7 @@ class NodeOperations:
             deadline_at=order.deadline_at if order else None,
             force=order.force if order else False,
             stopped=stopped,
+            owed=tuple(sorted(self._view.buried_at(node_id))),
         )
 
     # Parts

@@ -137,7 +137,8 @@ class RecordSteps:
             delete_volumes=True,
             call=case.status.intent,
         )
-        return await self._gone(tx, case, f"{why}; the node owes the delete")
+        reason = f"{why}; the node owes the delete"
+        return await self._gone(tx, case, reason, outcome="Tombstoned")
 
     # Parts
 
@@ -215,7 +216,10 @@ class RecordSteps:
         tx = tx.delete(Key.status(workload_id), case.stored_status)
         return tx.expecting(Key.assignment(workload_id), case.assignment)
 
-    async def _gone(self, tx: Transaction, case: Case, reason: str) -> Next:
+    async def _gone(
+        self, tx: Transaction, case: Case, reason: str, outcome: str = "Deleted"
+    ) -> Next:
+        """``outcome``: one of ``DeleteAnswer``, which the event tells to those who wait."""
         if not await self._term.commit(tx):
             return AGAIN
         self._term.observations.forget(case.workload.id)
@@ -225,6 +229,7 @@ class RecordSteps:
             workload_id=case.workload.id,
             node_id=case.node_id,
             reason=reason,
+            details={"outcome": outcome},
         )
         return None
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 
+from persys_proto.control.v1 import control_pb2 as pb
 from persysctl.arguments import Verbs, add_wait_options, kind_and_ids
 from persysctl.commands.seeing_through import see_through
 from persysctl.context import Context
-from persysctl.errors import RefusedError, UsageError
+from persysctl.errors import CtlError, RefusedError, UsageError
 from persysctl.exit_codes import ExitCode
 from persysctl.manifest import load_files
 from persysctl.output.structured import plain
@@ -17,6 +18,7 @@ __all__ = ["add"]
 
 _WORDS = {"Deleting": "is being deleted", "Deleted": "deleted"}
 _OWED = "deleted; its node is told as soon as it can be reached"
+_DELETED_EVENT = "WorkloadDeleted"
 
 
 def add(verbs: Verbs) -> None:
@@ -44,7 +46,9 @@ def add(verbs: Verbs) -> None:
     parser.add_argument(
         "--force",
         action="store_true",
-        help="do not wait for the agent; a copy on a node out of reach may go on running",
+        help="do not wait for the agent. Where its node is silent this is your own word that the"
+        " copy there writes no more: its exclusive volumes are free at once, and nobody tells the"
+        " node any more, so the copy may go on running",
     )
     add_wait_options(parser, "they are gone")
 
@@ -62,7 +66,12 @@ async def _run(context: Context, args: argparse.Namespace) -> ExitCode:
         goals = {
             str(item["workloadId"]): Goal(gone=True) for item in items if "refused" not in item
         }
-        waited, _ = await see_through(context, goals)
+        owed = {str(item["workloadId"]) for item in items if item.get("outcome") == "Tombstoned"}
+
+        async def ending(workload_id: str) -> str:
+            return await _ending(context, workload_id, is_owed=workload_id in owed)
+
+        waited, _ = await see_through(context, goals, ending)
         code = waited if code is ExitCode.DONE else code
     if context.output.is_structured:
         context.output.show({"items": items}, list)
@@ -90,6 +99,21 @@ async def _delete(context: Context, workload_id: str, *, force: bool) -> dict[st
         return _refused(context, workload_id, response.error_message or "no reason given")
     context.output.say(f"{workload_id} {_word(response.outcome)}")
     return {"workloadId": workload_id, **plain(response)}
+
+
+async def _ending(context: Context, workload_id: str, *, is_owed: bool) -> str:
+    """What is left of a deletion whose records are gone; empty where nothing is."""
+    if is_owed:
+        return f"{workload_id}: its records are gone; its node owes the deletion"
+    asked = pb.ListEventsRequest(workload_id=workload_id, type=_DELETED_EVENT, limit=1)
+    try:
+        told = (await context.client.events(asked)).events
+    except CtlError:  # it is gone all the same
+        return ""
+    if not told or told[-1].details.get("outcome") != "Tombstoned":
+        return ""
+    node = told[-1].node_id
+    return f"{workload_id}: its records are gone; {node} is silent and owes the deletion"
 
 
 def _word(outcome: str) -> str:

@@ -54,10 +54,19 @@ def _tables(found: Sequence[Planned]) -> Iterator[RenderableType]:
     for each in found:
         if each.plan is None or each.plan.outcome == "Unchanged":
             continue
-        new = " (not stored yet)" if each.plan.outcome == "Created" else ""
-        yield Text(clean(f"{each.workload_id}{new}"), style="bold")
+        yield Text(clean(f"{each.workload_id}{_compared(each.plan)}"), style="bold")
         for change in each.plan.changes:
             yield _line(change)
+
+
+def _compared(plan: pb.PlanWorkloadResponse) -> str:
+    """Why every field differs, where it does."""
+    if plan.outcome == "Created":
+        return " (not stored yet)"
+    # Every spec that is known has a type; that of an imported workload is known to its agent only.
+    if any(change.field == "spec.type" and not change.old for change in plan.changes):
+        return " (imported and only watched: its spec is not known, so every field is shown as new)"
+    return ""
 
 
 def _line(change: pb.FieldChange) -> Text:

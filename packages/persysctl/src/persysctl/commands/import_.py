@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterator
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -20,6 +20,8 @@ from persysctl.output.words import NOTHING
 
 __all__ = ["add"]
 
+_RECORDED = ("skip", "recorded already")
+"""The decision and the note of what is as it should be, and need not be read one by one."""
 _DEADLINE_SECONDS = 120
 """Silent agents take ten seconds each, many at a time."""
 
@@ -66,7 +68,7 @@ async def _run(context: Context, args: argparse.Namespace) -> ExitCode:
 
 
 def _show(context: Context, answer: pb.ImportFromAgentsResponse) -> ExitCode:
-    context.output.show(plain(answer), lambda: _table(answer))
+    context.output.show(plain(answer), lambda: _table(answer, wide=context.output.is_wide))
     context.output.terminal.note(answer.message)
     return ExitCode.DONE
 
@@ -74,7 +76,7 @@ def _show(context: Context, answer: pb.ImportFromAgentsResponse) -> ExitCode:
 def _show_table(context: Context, answer: pb.ImportFromAgentsResponse) -> None:
     """Before a question: beside the answer, which a program may read."""
     terminal = context.output.terminal
-    terminal.console(terminal.err).print(*_table(answer), sep="\n")
+    terminal.console(terminal.err).print(*_table(answer, wide=context.output.is_wide), sep="\n")
     terminal.note(answer.message)
 
 
@@ -84,11 +86,24 @@ def _question(plan: pb.ImportFromAgentsResponse) -> str:
     return f"import {what}, which changes nothing on the nodes?"
 
 
-def _table(answer: pb.ImportFromAgentsResponse) -> Iterable[RenderableType]:
+def _table(answer: pb.ImportFromAgentsResponse, *, wide: bool) -> Iterator[RenderableType]:
+    """What there is to decide about; what is recorded already as a number, unless ``wide``."""
     if not answer.workloads:
-        return [Text("no workload is reported by any agent that answered")]
-    headers = ("WORKLOAD", "NODE", "TYPE", "REVISION", "DECISION", "NOTE")
-    return [plain_table(*headers, rows=[_cells(each) for each in answer.workloads])]
+        yield Text("no workload is reported by any agent that answered")
+        return
+    shown = [each for each in answer.workloads if wide or not _is_recorded(each)]
+    if shown:
+        headers = ("WORKLOAD", "NODE", "TYPE", "REVISION", "DECISION", "NOTE")
+        yield plain_table(*headers, rows=[_cells(each) for each in shown])
+    if left_out := len(answer.workloads) - len(shown):
+        text = (
+            f"{words.counted(left_out, 'workload')} skipped: recorded already (-o wide lists them)"
+        )
+        yield Text(text)
+
+
+def _is_recorded(each: pb.ImportedWorkload) -> bool:
+    return (each.decision, each.detail) == _RECORDED
 
 
 def _cells(each: pb.ImportedWorkload) -> list[str | Text]:

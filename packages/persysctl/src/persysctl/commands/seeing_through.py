@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from persysctl.context import Context
 from persysctl.exit_codes import ExitCode
@@ -13,16 +13,26 @@ __all__ = ["see_through"]
 
 
 async def see_through(
-    context: Context, goals: Mapping[str, Goal]
+    context: Context,
+    goals: Mapping[str, Goal],
+    ending: Callable[[str], Awaitable[str]] | None = None,
 ) -> tuple[ExitCode, dict[str, Outcome]]:
-    """Wait for ``goals``, say how each ended, and give the code that sums them up."""
+    """Wait for ``goals``, say how each ended, and give the code that sums them up.
+
+    ``ending``: a line to say instead for a workload that reached its goal; empty for none.
+    """
     if not goals:
         return ExitCode.DONE, {}
     seconds = context.wait_seconds
     with progress(context.output.terminal, goals) as tell:
         outcomes = await wait_for(context.client, goals, seconds, tell)
     for workload_id, outcome in outcomes.items():
-        _say(context, workload_id, outcome, seconds)
+        reached = outcome.standing is Standing.REACHED
+        special = await ending(workload_id) if ending is not None and reached else ""
+        if special:
+            context.output.say(special)
+        else:
+            _say(context, workload_id, outcome, seconds)
     return _code(outcomes), outcomes
 
 

@@ -15,9 +15,17 @@ from persys_proto.control.v1 import control_pb2 as pb
 from persysctl.output import tables, words
 from persysctl.output.words import counted
 
-__all__ = ["blocker_lines", "left_words", "node_status", "orphan_words", "progress_words"]
+__all__ = [
+    "blocker_lines",
+    "left_words",
+    "node_status",
+    "orphan_words",
+    "owed_words",
+    "progress_words",
+]
 
 _ORPHAN = "orphan_on_agent"
+_NAMED = 20
 
 
 def progress_words(progress: pb.GetDrainProgressResponse) -> str:
@@ -31,6 +39,13 @@ def progress_words(progress: pb.GetDrainProgressResponse) -> str:
         first = progress.blocked[0]
         parts.append(f"{len(progress.blocked)} cannot leave ({first.workload_id}: {first.reason})")
     return ", ".join(parts)
+
+
+def owed_words(owed: Sequence[str]) -> str:
+    """Which deletions the node owes; the first few by name."""
+    more = f" and {len(owed) - _NAMED} more" if len(owed) > _NAMED else ""
+    names = words.clean(", ".join(owed[:_NAMED]) + more)
+    return f"not yet deleted there, owed by the node: {names}"
 
 
 def left_words(progress: pb.GetDrainProgressResponse) -> str:
@@ -72,6 +87,8 @@ def node_status(
     yield tables.pairs_table(_node_pairs(view, now))
     if progress is not None:
         yield from _drain(view, progress, now)
+        if progress.owed_workload_ids:
+            yield Text(owed_words(progress.owed_workload_ids))
     yield from _titled("Workloads", tables.workloads(workloads, now, wide=False))
     if progress is not None and progress.blocked:
         yield from _titled("No other place at present", [_blockers(progress.blocked)])

@@ -3104,6 +3104,7 @@ class GetDrainProgressResponse(google.protobuf.message.Message):
     DEADLINE_AT_FIELD_NUMBER: builtins.int
     FORCE_FIELD_NUMBER: builtins.int
     STOPPED_FIELD_NUMBER: builtins.int
+    OWED_WORKLOAD_IDS_FIELD_NUMBER: builtins.int
     moved: builtins.int
     """Of those that were to leave when the drain began. What was stopped is not among
     them.
@@ -3125,6 +3126,12 @@ class GetDrainProgressResponse(google.protobuf.message.Message):
     def deadline_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """Unset where the drain has no deadline, or nobody drains the node."""
 
+    @property
+    def owed_workload_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Of which workloads the node owes a deletion: it was taken from it, or deleted,
+        before the node confirmed that it is gone there. Among moving.
+        """
+
     def __init__(
         self,
         *,
@@ -3135,9 +3142,10 @@ class GetDrainProgressResponse(google.protobuf.message.Message):
         deadline_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         force: builtins.bool = ...,
         stopped: builtins.int = ...,
+        owed_workload_ids: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["deadline_at", b"deadline_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["blocked", b"blocked", "deadline_at", b"deadline_at", "force", b"force", "moved", b"moved", "moving", b"moving", "remaining", b"remaining", "stopped", b"stopped"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["blocked", b"blocked", "deadline_at", b"deadline_at", "force", b"force", "moved", b"moved", "moving", b"moving", "owed_workload_ids", b"owed_workload_ids", "remaining", b"remaining", "stopped", b"stopped"]) -> None: ...
 
 global___GetDrainProgressResponse = GetDrainProgressResponse
 

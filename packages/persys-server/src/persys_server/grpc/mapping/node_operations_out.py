@@ -56,6 +56,7 @@ def drain_progress(progress: DrainProgress) -> pb.GetDrainProgressResponse:
         deadline_at=timestamp(progress.deadline_at),
         force=progress.force,
         stopped=progress.stopped,
+        owed_workload_ids=progress.owed,
     )
 
 
