@@ -265,7 +265,8 @@ UncordonNodeRequest: node_id=1 reason=2
 UncordonNodeResponse: accepted=1:bool message=2 node=3:NodeView
 GetDrainProgressRequest: node_id=1
 GetDrainProgressResponse: moved=1:int32 remaining=2:int32 moving=3:int32 \
-    blocked=4:[DrainBlocker] deadline_at=5:Timestamp force=6:bool stopped=7:int32
+    blocked=4:[DrainBlocker] deadline_at=5:Timestamp force=6:bool stopped=7:int32 \
+    owed_workload_ids=8:[string]
 DrainBlocker: workload_id=1 code=2 reason=3
 RemoveNodeRequest: node_id=1 force=2:bool reason=3
 RemoveNodeResponse: accepted=1:bool message=2 workload_ids=3:[string]
