@@ -479,6 +479,25 @@ async def test_a_fence_frees_what_a_deleted_holder_held(clock: VirtualClock) -> 
 
 
 @virtual_time()
+async def test_a_release_frees_what_a_deleted_holder_held(clock: VirtualClock) -> None:
+    """The word outlasts the claim: the waiter that took it need not wait for the old hold."""
+    async with running_cluster(clock, _node("n1")) as driver:
+        await _running_on_n1(driver, _spec(retain="Retain"))
+        driver.cluster.machines.pause("n1")
+        await driver.wait(minutes=1)
+        await driver.cluster.api().admission.delete_workload("w", force=False)
+        await driver.apply("other", _spec(retain="Retain"))
+        await driver.wait(minutes=1)
+        await driver.cluster.api().volumes.release(ReleaseVolume("nfs:v", "off", force=True))
+        await driver.wait(minutes=1)
+        assert (await driver.status("other"), await driver.node_of("other")) == ("Running", "n2")
+        driver.cluster.machines.resume("n1")
+        await driver.wait(minutes=1)
+        assert driver.calls("delete", "w", "n1") == 1
+        assert _attachments(driver) == {"n2/other": "Attached"}
+
+
+@virtual_time()
 async def test_imported_work_may_hold_any_exclusive_volume(clock: VirtualClock) -> None:
     """Its volumes are not known before its spec is, so nobody else gets one that it may hold."""
     async with running_cluster(clock, _node("n1")) as driver:
@@ -498,7 +517,7 @@ async def test_imported_work_may_hold_any_exclusive_volume(clock: VirtualClock) 
         assert await driver.status("plain") == "Running"
         before = driver.calls("apply", "w")
         await driver.apply("w", _spec())
-        await driver.wait(minutes=1)
+        await driver.wait(seconds=5)
         assert (await driver.status("w"), driver.calls("apply", "w")) == ("Running", before)
         reason = (await driver.view("other")).status.reason
         assert reason is not None

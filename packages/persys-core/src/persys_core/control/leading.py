@@ -24,7 +24,7 @@ from persys_core.model.ids import NodeId
 from persys_core.model.node import Fence, Node, OperatorIntent
 from persys_core.model.states import WorkloadStatus
 from persys_core.model.volume import Volume
-from persys_core.model.workload import Tombstone
+from persys_core.model.workload import Tombstone, Workload
 from persys_core.ports.cluster_store import (
     Key,
     Kind,
@@ -193,6 +193,10 @@ class LeadingLoops:
         if self._ended:
             return
         match key.kind:
+            case Kind.WORKLOAD if _is_imported(before) and not _is_imported(after):
+                # Its volumes are known from now on: who had to wait for that goes on.
+                self.capacity_changed()
+                self.nudge(workload_work(key.id))
             case Kind.WORKLOAD | Kind.STATUS | Kind.ASSIGNMENT:
                 self.nudge(workload_work(key.id))
                 for node_id in sorted(self._view.graves_of(key.id)):
@@ -261,6 +265,11 @@ class LeadingLoops:
                 self.nudge(workload_work(workload_id))
         for grave in self._view.values(Kind.TOMBSTONE, Tombstone):
             self.nudge(tombstone_work(grave.node_id, grave.workload_id))
+
+
+def _is_imported(stored: Versioned[Record] | None) -> bool:
+    record = stored.value if stored else None
+    return isinstance(record, Workload) and record.imported is not None
 
 
 def _released(stored: Versioned[Record] | None) -> datetime | None:

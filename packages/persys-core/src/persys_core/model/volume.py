@@ -79,6 +79,8 @@ class VolumeClaim:
     """The workload's, so that a later life of the same id is told apart."""
     released_at: datetime | None = None
     """When an operator answered for it that the holder writes no more, if one did."""
+    passed_from: tuple[NodeId, ...] = ()
+    """Nodes that held it before and did not confirm the end: operators answered for them."""
 
 
 @frozen

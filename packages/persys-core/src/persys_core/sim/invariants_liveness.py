@@ -158,10 +158,21 @@ def _difference(
         case Outlook.STOP | Outlook.COMPLETED | Outlook.HALTED:
             return _not_at_rest(scene, workload, status, assignment)
         case Outlook.RUN:
+            if assignment is None and _runs_unrecorded(scene, workload):
+                return ""
             if assignment is None or assignment.released:
                 free = sorted(feasible.nodes_for(workload, status))
                 return f"it waits although {', '.join(free[:3])} could take it" if free else ""
             return _not_running(scene, feasible, workload, status, assignment)
+
+
+def _runs_unrecorded(scene: Scene, workload: Workload) -> bool:
+    """A copy that nobody recorded runs where it cannot be taken over: starting another one would
+    run it twice, so an operator has to decide (its reason says so)."""
+    return any(
+        scene.mirror.tombstone(node_id, workload.id) is None
+        for node_id in scene.runs_on(workload.id)
+    )
 
 
 def _not_at_rest(

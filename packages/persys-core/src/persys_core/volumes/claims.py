@@ -79,7 +79,11 @@ def claim_after(
     node_id = after.node_of(workload.id)
     if not node_id or (standing and not _passes(standing, workload, node_id, after)):
         return standing
-    return VolumeClaim(workload.id, node_id, now, workload.uid)
+    before = (*volume.claim.passed_from, standing.node_id) if volume.claim and standing else ()
+    past = {each.node_id for each in after.holds_on(volume.id).values()} & set(before)
+    return VolumeClaim(
+        workload.id, node_id, now, workload.uid, passed_from=tuple(sorted(past - {node_id}))
+    )
 
 
 def _passes(claim: VolumeClaim, workload: Workload, node_id: NodeId, after: Outcome) -> bool:
@@ -195,7 +199,8 @@ def _shared_by(volume: Volume, workload: Workload, after: Outcome) -> Iterator[H
         )
         node = after.node(hold.node_id)
         fenced = node is not None and node.fence is not None
-        gone = fenced and after.node_of(hold.workload_id) != hold.node_id
+        answered = claim is not None and hold.node_id in claim.passed_from
+        gone = (fenced or answered) and after.node_of(hold.workload_id) != hold.node_id
         writes = not hold.read_only and not released and not gone
         if hold.workload_id != workload.id and writes:
             text = (
