@@ -137,6 +137,7 @@ async def test_legacy_nodes_send_what_old_agents_send() -> None:
         assert (scheduler.beats[0].boot_id, scheduler.beats[0].sequence) == ("", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_two_runs_with_one_seed_have_different_boot_ids() -> None:
     """A boot id is never used again, or a scheduler would drop the beats as old."""
@@ -151,6 +152,7 @@ def _has_new_boot_id(scheduler: FakeScheduler, seen: set[str]) -> bool:
     return any(beat.boot_id not in seen for beat in scheduler.beats)
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_a_refusal_and_an_unknown_node_show_as_problems() -> None:
     """What the scheduler says is seen in the node's view."""

@@ -171,6 +171,7 @@ def test_secrets_inside_values_are_known() -> None:
     assert not known & {"x", "u", "h", "Host"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece",
     ["a", "pass", "=", "a=", "a://", "://@", "@", "password=", "password=x ", 'password="',
@@ -194,6 +195,7 @@ def _cost(piece: str, length: int) -> float:
     return min(took)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", ["--token ", "--token x ", "-a ", "--", "-- '", "a ", "-a \t"])
 def test_long_commands_are_cleaned_quickly(piece: str) -> None:
     """As above, in one word and in many."""
