@@ -21,11 +21,13 @@ from persys_core.model.spec import ManagedVolume, WorkloadSpec
 from persys_core.model.volume import Attachment, Volume
 from persys_core.modes.machine import ModeEvent
 from persys_core.placement.explain import Verdict
+from persys_core.placement.ledger import Transaction
 from persys_core.ports.cluster_store import Commit, Delete, Key, Kind, Put
 from persys_core.sim.agent_behaviour import Behaviour, FaultPlan
 from persys_core.sim.agent_settings import AgentSettings
 from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
+from persys_core.volumes.following import with_volumes
 from tests.builders import Driver, container, machine, registration, running_cluster
 
 
@@ -228,6 +230,25 @@ async def test_silence_is_no_fence(clock: VirtualClock) -> None:
         node, _ = await driver.cluster.api().queries.get_node("n1")
         assert node.node.fence is None
         assert await driver.events("NodeFenceEnded")
+
+
+@virtual_time()
+async def test_a_beat_in_the_same_moment_wins_over_the_fence(clock: VirtualClock) -> None:
+    """Whoever passes the claim on compares the node's record, which the end of the fence writes."""
+    async with running_cluster(clock, _node("n1")) as driver:
+        await _running_on_n1(driver, _spec())
+        await driver.cluster.api().nodes.cordon(NodeIntentChange("n2"))
+        driver.cluster.machines.pause("n1")
+        await driver.wait(minutes=10)
+        await driver.cluster.api().volumes.fence(NodeIntentChange("n1", "off"))
+        view = driver.cluster.api().view
+        workload, held = view.workload("w"), view.assignment("w")
+        assert workload is not None
+        assert held is not None
+        moved = evolve(held.value, node_id="n2")
+        tx = Transaction().put(Key.assignment("w"), moved, held)
+        compared = {each.key for each in with_volumes(tx, view, clock.now()).expects}
+        assert Key.node("n1") in compared
 
 
 @virtual_time()

@@ -95,7 +95,20 @@ def followed(
             tx = tx.delete(Key.volume(id_), stored_volume)
         else:
             tx = tx.put(Key.volume(id_), volume, stored_volume)
+            tx = _past_a_fence(tx, records, stored_volume, volume)
     return tx
+
+
+def _past_a_fence(
+    tx: Transaction, records: VolumeRecords, before: Versioned[Volume] | None, after: Volume
+) -> Transaction:
+    """A claim that goes to another node compares the node that it leaves: the first sign of life
+    ends a fence, and whoever decided on the fence then loses."""
+    old, new = before.value.claim if before else None, after.claim
+    if old is None or new is None or old.node_id == new.node_id:
+        return tx
+    key = Key.node(old.node_id)
+    return tx.expecting(key, records.get(key))
 
 
 def _with_records(
