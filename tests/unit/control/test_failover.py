@@ -1,5 +1,6 @@
 """Nodes that are lost: what moves, how fast, what stays, and what comes back."""
 
+import asyncio
 from datetime import timedelta
 from itertools import pairwise
 
@@ -10,6 +11,7 @@ from persys_core.model.resources import Resources
 from persys_core.model.spec import ContainerSpec, ManagedVolume, VmSpec, VolumeMount, WorkloadSpec
 from persys_core.model.states import WorkloadType
 from persys_core.nodes.eviction import EvictionPolicy
+from persys_core.ports.cluster_store import Commit, Committed, Conflict, Kind
 from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
 from tests.builders import Driver, container, machine, running_cluster
@@ -228,6 +230,45 @@ async def test_lost_nodes_are_left_one_by_one(clock: VirtualClock) -> None:
         least = EvictionPolicy().interval.total_seconds()
         assert all(after - before >= least - 1 for before, after in pairwise(begins))
         assert await driver.events("MassNodeLoss") == []
+
+
+@virtual_time()
+async def test_a_late_store_does_not_let_many_nodes_be_left_at_once(
+    clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pause begins once the last release was carried out: what a slow store holds back of
+    several nodes would leave them at the same moment."""
+    nodes = [machine(f"n{number}") for number in range(20)]
+    async with running_cluster(clock, *nodes) as driver:
+        for number in range(60):
+            await driver.apply(f"w{number}", SMALL)
+        await driver.wait(seconds=30)
+        answers = _hold_moves(driver, monkeypatch)
+        for number in range(5):
+            driver.cluster.machines.kill(f"n{number}")
+        await driver.wait(minutes=4)
+        assert await _moved(driver) == {}
+        answers.set()
+        await driver.wait(minutes=2)
+        moved = await _moved(driver)
+        assert sorted(moved) == ["n0", "n1", "n2", "n3", "n4"]
+        begins = sorted(min(times) for times in moved.values())
+        least = EvictionPolicy().interval.total_seconds()
+        assert all(after - before >= least - 1 for before, after in pairwise(begins))
+
+
+def _hold_moves(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """From now on no assignment is committed before this event."""
+    store = driver.cluster.api().ports.store
+    commit, answers = store.commit, asyncio.Event()
+
+    async def late(written: Commit) -> Committed | Conflict:
+        if any(write.key.kind is Kind.ASSIGNMENT for write in written.writes):
+            await answers.wait()
+        return await commit(written)
+
+    monkeypatch.setattr(store, "commit", late)
+    return answers
 
 
 @virtual_time()

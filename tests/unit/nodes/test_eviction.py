@@ -74,6 +74,26 @@ def test_nodes_are_released_one_by_one_the_longest_lost_first() -> None:
     assert last.next_at is None
 
 
+def test_the_pause_begins_when_the_last_release_was_carried_out() -> None:
+    """A store that answers late must not let the work of several nodes leave together."""
+    since = silent(0, 5)
+    state = plan(EvictionState(), 200, since).state
+    for now in (201, 230, 240):
+        late = plan_evictions(
+            state,
+            total=100,
+            silent_since=since,
+            lost=since,
+            policy=POLICY,
+            now=at(now),
+            under_way=True,
+        )
+        assert late.may_move == {"n1"}
+        state = late.state
+    assert plan(state, 249, since).may_move == {"n1"}
+    assert plan(state, 250, since).may_move == {"n1", "n2"}
+
+
 def test_nothing_lost_means_nothing_to_tell() -> None:
     """A healthy cluster has an empty plan."""
     assert plan(EvictionState(), 0, {}) == EvictionPlan(EvictionState(), frozenset())

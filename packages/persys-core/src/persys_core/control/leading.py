@@ -100,6 +100,7 @@ class LeadingLoops:
             requeue=self._requeue,
             may_act=lambda: scheduler.modes.may_act,
             may_move=scheduler.monitor.may_move,
+            looking_at=scheduler.monitor.releases.looking_at,
             step_down=self._fenced_off.set,
         )
 

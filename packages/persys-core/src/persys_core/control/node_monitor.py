@@ -16,6 +16,7 @@ from persys_core.control.events import EventPublisher
 from persys_core.control.fleet_feed import FleetFeed
 from persys_core.control.leaving_work import work_to_end, work_to_leave
 from persys_core.control.node_views import NodeViews
+from persys_core.control.releases import Releases
 from persys_core.control.view import ClusterView
 from persys_core.model.counted import counted
 from persys_core.model.event import EventType
@@ -49,6 +50,8 @@ class NodeMonitor:
     _told: set[tuple[NodeId, EventType]] = field(factory=set, init=False)
     _evictions: EvictionState = field(factory=EvictionState, init=False)
     _may_move: frozenset[NodeId] = field(default=frozenset(), init=False)
+    releases: Releases = field(factory=Releases, init=False)
+    """Whether the work of the nodes that were released has been seen to."""
     on_condition: Callable[[NodeId], None] | None = field(default=None, init=False)
     """Set while this replica leads: has everything on the node looked at."""
 
@@ -56,6 +59,7 @@ class NodeMonitor:
         """A new leader counts nobody as released or lost yet (field report N02)."""
         self._evictions = EvictionState()
         self._may_move = frozenset()
+        self.releases = Releases()
 
     @property
     def alarms(self) -> tuple[str, ...]:
@@ -164,6 +168,7 @@ class NodeMonitor:
             lost=lost,
             policy=self._policy,
             now=self._clock.now(),
+            under_way=self.releases.under_way(self._view),
         )
         before, self._may_move = self._may_move, plan.may_move
         self._evictions = plan.state
@@ -172,6 +177,7 @@ class NodeMonitor:
         if plan.mass_loss_began:
             self._events.publish(EventType.MASS_NODE_LOSS, reason=self._mass_loss())
         for node_id in sorted(plan.may_move - before):
+            self.releases.begin(node_id, self._view.assigned_to(node_id))
             self.on_condition(node_id)
 
     def _mass_loss(self) -> str:

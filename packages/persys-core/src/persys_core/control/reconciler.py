@@ -59,7 +59,8 @@ class Reconciler:
             self._term.requeue(work, AFTER_TROUBLE)
             return
         try:
-            following = await self._look(work)
+            with self._term.looking_at(work):
+                following = await self._look(work)
         except (StoreUnavailableError, FrozenError):
             following = AFTER_TROUBLE
         except LeadershipLostError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 
 from attrs import field, frozen
@@ -62,6 +63,7 @@ class Term:
     requeue: Callable[[Work, timedelta], None]
     may_act: Callable[[], bool]
     may_move: Callable[[NodeId], bool]
+    looking_at: Callable[[Work], AbstractContextManager[None]]
     step_down: Callable[[], None]
     """Ends the term: the store does not know this leader (any more)."""
     blocked: dict[WorkloadId, str] = field(factory=dict)

@@ -51,6 +51,7 @@ class EvictionState:
 
     released: frozenset[NodeId] = frozenset()
     last_release_at: datetime | None = None
+    """When the last release was carried out, or last seen not to be."""
     mass_loss: bool = False
     resumes_at: datetime | None = None
     """When work may move again after the last mass loss."""
@@ -79,7 +80,7 @@ class LostNode:
     is_next: bool
     """None that waits was lost before it."""
     pause_over: bool
-    """The last release is an interval ago."""
+    """The last release was carried out an interval ago."""
 
 
 @frozen
@@ -161,19 +162,24 @@ def plan_evictions(
     lost: Iterable[NodeId],
     policy: EvictionPolicy,
     now: datetime,
+    under_way: bool = False,
 ) -> EvictionPlan:
     """From which nodes work may move at ``now``.
 
     ``silent_since``: when the lease of each silent node ended. ``lost``: those of them whose
     grace is over and that have work to move. A node that was released stays so until it is heard
     again. ``plan.state`` goes into the next call.
+
+    ``under_way``: the last release is not carried out yet. The pause begins at its end: a store
+    that answers late would otherwise let the work of many nodes leave at the same moment.
     """
     released = state.released & silent_since.keys()
     lost = frozenset(lost)
     waiting = sorted(lost - released, key=lambda node: (silent_since[node], node))
     mass_loss = is_mass_loss(total, silent_since, policy)
     resumes_at = now + policy.window if mass_loss else state.resumes_at
-    ready_at = state.last_release_at + policy.interval if state.last_release_at else now
+    carried_out_at = now if under_way else state.last_release_at
+    ready_at = carried_out_at + policy.interval if carried_out_at else now
 
     def moves(node: NodeId) -> bool:
         facts = LostNode(
@@ -192,7 +198,7 @@ def plan_evictions(
     return EvictionPlan(
         EvictionState(
             released | may_move,
-            now if may_move - released else state.last_release_at,
+            now if may_move - released else carried_out_at,
             mass_loss,
             resumes_at,
         ),
