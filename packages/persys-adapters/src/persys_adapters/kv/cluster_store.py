@@ -25,7 +25,7 @@ from persys_adapters.kv.contract import (
 )
 from persys_adapters.records.codec import UnreadableRecordError, decode, encode
 from persys_adapters.records.json_values import JsonObject
-from persys_adapters.records.layout import PREFIXES, key_at, path_of
+from persys_adapters.records.layout import PREFIXES, PROBE_PATH, key_at, path_of
 from persys_core.memory.commit_rules import check_commit
 from persys_core.model.ids import StoreRevision
 from persys_core.ports.cluster_store import (
@@ -134,9 +134,19 @@ class KvClusterStore:
             seen = snapshot.revision
             yield Resync(snapshot)
 
-    async def probe(self) -> StoreRevision:
-        """The present revision."""
+    @property
+    def backend_id(self) -> str:
+        """The store underneath has no identity of its own, unless a subclass knows one."""
+        return ""
+
+    async def probe(self, *, writing: bool = False) -> StoreRevision:
+        """The present revision; ``writing`` puts a key that is no record."""
+        if writing:
+            return (await self._kv.txn(Txn(puts=((PROBE_PATH.encode(), b""),)))).revision
         return await self._kv.revision()
+
+    async def compact(self, before: StoreRevision) -> None:
+        """Nothing to do: the store underneath keeps its history small, unless a subclass."""
 
     def _txn(self, commit: Commit) -> Txn:
         txn = Txn(
