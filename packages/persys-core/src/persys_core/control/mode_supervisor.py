@@ -142,7 +142,7 @@ class ModeSupervisor:
 
     async def probe(self) -> None:
         """Ask the store whether it answers and is the one that we know; a pass of the loop."""
-        accepted = self._accepted
+        accepted, seen = self._accepted, self._view.revision
         try:
             async with asyncio.timeout(self._config.probe_timeout.total_seconds()):
                 revision = await self._store.probe()
@@ -153,7 +153,7 @@ class ModeSupervisor:
         if accepted != self._accepted:
             return
         self.report(ModeEvent.PROBE_OK)
-        self._judge(self._found(_marker_of(marker), revision))
+        self._judge(self._found(_marker_of(marker), revision), seen)
         if self.state.cause is Cause.SPACE:
             await self._probe_space()
         if marker is not None and self.state.mode is OperatingMode.NORMAL:
@@ -173,11 +173,15 @@ class ModeSupervisor:
     def _found(self, marker: ClusterMarker | None, revision: StoreRevision) -> Found:
         return Found(marker, self._store.backend_id, revision)
 
-    def _judge(self, found: Found) -> None:
-        self._take(*judge_store(self._known, found), found)
+    def _judge(self, found: Found, seen: StoreRevision = 0) -> None:
+        """``seen``: what the view had of the store before it was asked; that is known as well."""
+        known = self._known
+        if known is not None and seen > known.revision:
+            known = evolve(known, revision=seen)
+        self._take(*judge_store(known, found), found, known)
 
-    def _take(self, event: ModeEvent, detail: str, found: Found) -> None:
-        before, known = self.state, self._known
+    def _take(self, event: ModeEvent, detail: str, found: Found, known: Known | None) -> None:
+        before = self.state
         self.report(event, detail)
         if event is ModeEvent.REVISION_REWOUND and self.state is not before and known is not None:
             self._events.publish(
@@ -221,7 +225,7 @@ class ModeSupervisor:
         event, detail = judge_store(self._known, self._found(marker, self._known.revision))
         if event is ModeEvent.DATA_WHOLE:
             return True
-        self._take(event, detail, self._found(marker, snapshot.revision))
+        self._take(event, detail, self._found(marker, snapshot.revision), self._known)
         return False
 
     async def _remember(self, revision: int, marker: ClusterMarker | None) -> None:
