@@ -191,15 +191,17 @@ async def measure(size: Size) -> None:
         [endpoint] = etcd.endpoints
         await fill(endpoint, size)
         began = time.monotonic()
-        quiet = {
-            "PERSYS_STORE": "etcd",
-            "ETCD_ENDPOINTS": endpoint,
-            "SCHEDULER_HEARTBEAT_INTERVAL": "60s",
-            "SCHEDULER_NODE_UNAVAILABLE_GRACE": "1h",
-            "SCHEDULER_RECONCILE_INTERVAL": "1h",
-            "SCHEDULER_DRIFT_DETECT_INTERVAL": "1h",
-        }
-        async with server(Path(folder), ready_seconds=READY_SECONDS, **quiet) as running:
+        quiet = server(
+            Path(folder),
+            ready_seconds=READY_SECONDS,
+            PERSYS_STORE="etcd",
+            ETCD_ENDPOINTS=endpoint,
+            SCHEDULER_HEARTBEAT_INTERVAL="60s",
+            SCHEDULER_NODE_UNAVAILABLE_GRACE="1h",
+            SCHEDULER_RECONCILE_INTERVAL="1h",
+            SCHEDULER_DRIFT_DETECT_INTERVAL="1h",
+        )
+        async with quiet as running:
             report("P8_start_to_serving", time.monotonic() - began, "s", **sizes)
             await beats_per_second(running.address, size.nodes, empty)  # grants the leases
             before = await revision_of(endpoint)

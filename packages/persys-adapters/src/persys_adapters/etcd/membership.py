@@ -132,7 +132,7 @@ class EtcdMembership:
 
     async def _win(self, election: str, session: _Session) -> Leadership | None:
         """``None`` where the lease ended before the lead was won."""
-        folder = self._folder(election)
+        folder = self._folder(election).rstrip("/").encode()
         running = asyncio.ensure_future(
             campaign(self._client, folder, session.lease_id, self._instance_id.encode())
         )

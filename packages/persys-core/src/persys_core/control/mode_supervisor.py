@@ -7,6 +7,7 @@ means is decided in ``modes``. A brand-new store gets its marker here, and nowhe
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from datetime import datetime
 
@@ -42,6 +43,8 @@ from persys_core.ports.cluster_store import (
 )
 
 __all__ = ["ModeSupervisor"]
+
+_log = logging.getLogger("persys.scheduler")
 
 
 @define(eq=False)
@@ -277,6 +280,8 @@ class ModeSupervisor:
             self._view.refresh(result.revision, result.current)
 
     def _publish(self, before: OperatingMode) -> None:
+        level = logging.WARNING if self.is_frozen else logging.INFO
+        _log.log(level, "mode %s, was %s: %s", self.state.mode, before, self.state.reason)
         details = {
             "from": before.value,
             "to": self.state.mode.value,

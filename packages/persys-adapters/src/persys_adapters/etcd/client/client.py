@@ -22,6 +22,7 @@ from persys_adapters.etcd.client.values import (
     AlarmKind,
     Compare,
     DeleteResult,
+    GetKey,
     Lease,
     LeaseStatus,
     Member,
@@ -46,6 +47,7 @@ from persys_adapters.etcd.client.wire import (
     RANGE_LOCAL,
     STATUS,
     TXN,
+    TXN_READ,
     range_result,
     txn_request,
     txn_result,
@@ -144,10 +146,13 @@ class EtcdClient:
     ) -> TxnResult:
         """If all ``compares`` hold do ``success``, else ``failure``, in one step.
 
-        `AmbiguousWriteError`, and any error whose ``maybe_applied`` is true: nobody knows.
+        `AmbiguousWriteError`, and any error whose ``maybe_applied`` is true: nobody knows. One that
+        only reads is tried again as any read is.
         """
+        success, failure = tuple(success), tuple(failure)
+        reads = all(isinstance(each, GetKey) for each in (*success, *failure))
         request = txn_request(compares, success, failure)
-        return txn_result(await self._caller.unary(TXN, request))
+        return txn_result(await self._caller.unary(TXN_READ if reads else TXN, request))
 
     async def put(self, key: bytes, value: bytes, *, lease: int = 0) -> PutResult:
         """Write a key whatever it was. Fails like `txn`."""

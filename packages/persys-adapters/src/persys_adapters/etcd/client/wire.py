@@ -42,6 +42,7 @@ __all__ = [
     "RANGE_LOCAL",
     "STATUS",
     "TXN",
+    "TXN_READ",
     "WATCH",
     "Method",
     "event_of",
@@ -78,6 +79,7 @@ def _method(
 RANGE = _method("KV/Range", pb.RangeRequest, pb.RangeResponse)
 RANGE_LOCAL = _method("KV/Range", pb.RangeRequest, pb.RangeResponse, wants_leader=False)
 TXN = _method("KV/Txn", pb.TxnRequest, pb.TxnResponse, repeatable=False)
+TXN_READ = _method("KV/Txn", pb.TxnRequest, pb.TxnResponse)
 DELETE = _method("KV/DeleteRange", pb.DeleteRangeRequest, pb.DeleteRangeResponse, repeatable=False)
 COMPACT = _method("KV/Compact", pb.CompactionRequest, pb.CompactionResponse)
 WATCH = _method("Watch/Watch", pb.WatchRequest, pb.WatchResponse)
