@@ -216,8 +216,9 @@ async def test_etcd_away_is_a_freeze_and_nothing_more(
 
 @pytest.mark.asyncio
 async def test_a_full_etcd_takes_removals_and_recovers(tmp_path: Path) -> None:
-    """E05: out of space is told as that, what no node runs can be removed, and once there is space
-    the server goes on by itself."""
+    """E05: out of space is told as that, reads are served, what no node runs can be removed while
+    the alarm stands, and once there is space the server goes on by itself. (This etcd, 3.5.1, takes
+    no removal either while its file is larger than the quota; later ones do.)"""
     with run_single(tmp_path / "etcd", options=("--quota-backend-bytes", "2000000")) as etcd:
         async with on(etcd, tmp_path) as running, at_work(running.address) as (fleet, eye, stub):
             await stub.ApplyWorkload(container("large", cpu=1_000_000), timeout=5)
@@ -228,12 +229,13 @@ async def test_a_full_etcd_takes_removals_and_recovers(tmp_path: Path) -> None:
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await stub.ApplyWorkload(container("no"), timeout=5)
             assert "space" in str(refused.value.details())
-            await stub.DeleteWorkload(pb.DeleteWorkloadRequest(workload_id="large"), timeout=5)
             etcd.ctl("del", "/filler", "--prefix")
-            revision = json.loads(etcd.ctl("endpoint", "status", "-w", "json"))
-            at = revision[0]["Status"]["header"]["revision"]
-            etcd.ctl("compact", str(at))
+            status = json.loads(etcd.ctl("endpoint", "status", "-w", "json"))
+            etcd.ctl("compact", str(status[0]["Status"]["header"]["revision"]))
             etcd.ctl("defrag")
+            assert "NOSPACE" in etcd.ctl("alarm", "list")
+            await stub.DeleteWorkload(pb.DeleteWorkloadRequest(workload_id="large"), timeout=5)
+            assert await mode(running.address) == "degraded"
             etcd.ctl("alarm", "disarm")
             await until_mode(running.address, "normal")
             assert changes(fleet) == before
