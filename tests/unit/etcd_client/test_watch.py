@@ -243,6 +243,7 @@ async def test_a_denial_is_believed_with_a_new_token() -> None:
             await anext(client.watch(b"k"))
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_a_slow_consumer_is_not_taken_for_a_dead_line() -> None:
     """While nobody takes what was read, the watch stops reading; it is not opened anew, and all

@@ -100,10 +100,26 @@ class Endpoint:
         """Use another channel from now on; the one that was used."""
         old, self.channel = self.channel, channel
         self._unary.clear()
+        self._stop_connecting()
+        return old
+
+    async def aclose(self) -> None:
+        """Close the channel at once."""
+        self._stop_connecting()
+        await self.channel.close(None)
+
+    def _stop_connecting(self) -> None:
         if self._connecting is not None:
             self._connecting.cancel()
             self._connecting = None
-        return old
+
+
+async def _retire(channel: grpc.aio.Channel) -> None:
+    """Let what is under way on a channel end, for a while; at once if this is cancelled."""
+    try:
+        await channel.close(_CLOSING_GRACE)
+    finally:
+        await channel.close(None)
 
 
 async def _settle(channel: grpc.aio.Channel) -> None:
@@ -178,7 +194,7 @@ class EndpointPool:
         for task in self._closing:
             task.cancel()
         await asyncio.gather(
-            *(each.channel.close(None) for each in self._endpoints),
+            *(each.aclose() for each in self._endpoints),
             *self._closing,
             return_exceptions=True,
         )
@@ -198,6 +214,6 @@ class EndpointPool:
             return
         for endpoint in self._endpoints:
             old = endpoint.replace(self._open(endpoint.address))
-            task = asyncio.create_task(old.close(_CLOSING_GRACE))
+            task = asyncio.create_task(_retire(old))
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
