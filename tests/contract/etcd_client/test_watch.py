@@ -148,7 +148,7 @@ async def test_a_quiet_watch_is_proven_alive(etcd_server: EtcdCluster) -> None:
         await reached(watching)
         await asyncio.sleep(1.5)
         age = asyncio.get_running_loop().time() - watching.last_heard_at
-    assert age < 1.2
+    assert age < 1.4
     assert proxy.connections == 1
 
 

@@ -1,9 +1,11 @@
 """A watch goes on, and loses nothing, whatever its streams do."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import grpc
@@ -54,6 +56,10 @@ class Script:
         self.asked: list[pb.WatchCreateRequest] = []
         self.progress_asked = 0
         fake.streams["Watch/Watch"] = self._play
+
+    def was_asked_for_progress(self, times: int) -> bool:
+        """Whether progress was asked for more often than that."""
+        return self.progress_asked > times
 
     async def _play(self, requests: AsyncIterator[pb.WatchRequest], context: Context) -> Any:
         first = await anext(requests)
@@ -271,3 +277,17 @@ async def test_closing_ends_the_iteration() -> None:
         await client.aclose()
         async with asyncio.timeout(5):
             assert await asyncio.gather(*waiting) == [None, None]
+
+
+@pytest.mark.asyncio
+async def test_a_stall_of_our_own_is_not_taken_for_a_dead_line() -> None:
+    """When this process stood still for longer than the idle timeout, answers may wait to be read:
+    the line is asked before it is given up."""
+    async with fake_etcd() as fake, client_of(fake, **IDLE) as client:
+        script = Script(fake, [created(5)])
+        async with aclosing(client.watch(b"k")) as watching:
+            for stalls in range(3):
+                await until(partial(script.was_asked_for_progress, stalls))
+                time.sleep(0.6)  # noqa: ASYNC251
+            assert watching.next_revision == 6
+    assert fake.count("Watch/Watch") == 1

@@ -84,11 +84,13 @@ class Endpoint:
             method.path, request_serializer=method.encode, response_deserializer=method.decode
         )
 
+    def is_ready(self) -> bool:
+        """Whether a call may be begun now; if not, it begins to connect."""
+        return self.channel.get_state(try_to_connect=True) is _READY
+
     async def connected(self, timeout: float) -> None:
         """Wait until a call may be begun: the channel is ready, or is known to have failed, so
         that the call tells at once why. `UnavailableError`: neither within ``timeout`` seconds."""
-        if self.channel.get_state(try_to_connect=True) is _READY:
-            return
         if self._connecting is None or self._connecting.done():
             self._connecting = asyncio.create_task(_settle(self.channel))
         done, _ = await asyncio.wait({self._connecting}, timeout=timeout)
@@ -152,6 +154,9 @@ class EndpointPool:
         """The endpoint to use: the present one while it works, else the next that was not
         ``tried`` and did not fail lately, else the one that failed longest ago."""
         self._follow_files()
+        current = self._endpoints[self._current]
+        if not current.failures and current.address not in tried:
+            return current
         count, now = len(self._endpoints), self._loop.time()
         order = [(self._current + step) % count for step in range(count)]
         fresh = [each for each in order if self._endpoints[each].address not in tried] or order
