@@ -1,6 +1,7 @@
 """Keys, transactions and refusals, against a real etcd."""
 
 from contextlib import aclosing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -198,7 +199,7 @@ async def test_past_and_future_are_told_apart(etcd_alone: EtcdCluster) -> None:
 async def test_a_dead_server_is_unavailable_and_the_write_unsent(etcd_alone: EtcdCluster) -> None:
     """With no one listening a write is certainly not done; after a restart calls work again."""
     [member] = etcd_alone.members
-    async with client_of(etcd_alone) as client:
+    async with client_of(etcd_alone, call_timeout=timedelta(seconds=1.5)) as client:
         await client.put(b"/a", b"1")
         member.kill()
         with pytest.raises(UnavailableError) as caught:

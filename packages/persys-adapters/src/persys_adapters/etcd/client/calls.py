@@ -29,7 +29,7 @@ from persys_adapters.etcd.client.errors import (
 )
 from persys_adapters.etcd.client.wire import AUTHENTICATE, Answer, Method, Request
 
-__all__ = ["Caller", "Stream", "cancellations"]
+__all__ = ["Caller", "Stream", "cancellations", "overslept_by"]
 
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 0.4
@@ -44,6 +44,15 @@ def cancellations() -> int:
     """
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
+
+
+async def overslept_by(seconds: float) -> float:
+    """Sleep, and tell by how much longer than asked for: whether this process stood still, so that
+    silence until now may be its own fault."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await asyncio.sleep(seconds)
+    return loop.time() - began - seconds
 
 
 @frozen(eq=False)
@@ -111,7 +120,8 @@ class Caller:
         token_number = self.tokens.number
         try:
             metadata = await self.tokens.metadata(method, self._call_timeout)
-            await endpoint.connected(self._connect_timeout)
+            if not endpoint.is_ready():
+                await endpoint.connected(self._connect_timeout)
             call = endpoint.stream(method)(metadata=metadata)
         except Exception as failure:
             raise self._blame(endpoint, failure, is_write=False) from failure
@@ -144,7 +154,8 @@ class Caller:
         sent, cancelled_before = False, cancellations()
         try:
             metadata = await self.tokens.metadata(method, remaining)
-            await endpoint.connected(min(self._connect_timeout, remaining))
+            if not endpoint.is_ready():
+                await endpoint.connected(min(self._connect_timeout, remaining))
             sent = True
             timeout = remaining if whole else min(self._attempt_timeout, remaining)
             answer = await endpoint.unary(method)(request, timeout=timeout, metadata=metadata)

@@ -84,11 +84,13 @@ class Endpoint:
             method.path, request_serializer=method.encode, response_deserializer=method.decode
         )
 
+    def is_ready(self) -> bool:
+        """Whether a call may be begun now; if not, it begins to connect."""
+        return self.channel.get_state(try_to_connect=True) is _READY
+
     async def connected(self, timeout: float) -> None:
         """Wait until a call may be begun: the channel is ready, or is known to have failed, so
         that the call tells at once why. `UnavailableError`: neither within ``timeout`` seconds."""
-        if self.channel.get_state(try_to_connect=True) is _READY:
-            return
         if self._connecting is None or self._connecting.done():
             self._connecting = asyncio.create_task(_settle(self.channel))
         done, _ = await asyncio.wait({self._connecting}, timeout=timeout)
@@ -100,10 +102,26 @@ class Endpoint:
         """Use another channel from now on; the one that was used."""
         old, self.channel = self.channel, channel
         self._unary.clear()
+        self._stop_connecting()
+        return old
+
+    async def aclose(self) -> None:
+        """Close the channel at once."""
+        self._stop_connecting()
+        await self.channel.close(None)
+
+    def _stop_connecting(self) -> None:
         if self._connecting is not None:
             self._connecting.cancel()
             self._connecting = None
-        return old
+
+
+async def _retire(channel: grpc.aio.Channel) -> None:
+    """Let what is under way on a channel end, for a while; at once if this is cancelled."""
+    try:
+        await channel.close(_CLOSING_GRACE)
+    finally:
+        await channel.close(None)
 
 
 async def _settle(channel: grpc.aio.Channel) -> None:
@@ -136,6 +154,9 @@ class EndpointPool:
         """The endpoint to use: the present one while it works, else the next that was not
         ``tried`` and did not fail lately, else the one that failed longest ago."""
         self._follow_files()
+        current = self._endpoints[self._current]
+        if not current.failures and current.address not in tried:
+            return current
         count, now = len(self._endpoints), self._loop.time()
         order = [(self._current + step) % count for step in range(count)]
         fresh = [each for each in order if self._endpoints[each].address not in tried] or order
@@ -178,7 +199,7 @@ class EndpointPool:
         for task in self._closing:
             task.cancel()
         await asyncio.gather(
-            *(each.channel.close(None) for each in self._endpoints),
+            *(each.aclose() for each in self._endpoints),
             *self._closing,
             return_exceptions=True,
         )
@@ -198,6 +219,6 @@ class EndpointPool:
             return
         for endpoint in self._endpoints:
             old = endpoint.replace(self._open(endpoint.address))
-            task = asyncio.create_task(old.close(_CLOSING_GRACE))
+            task = asyncio.create_task(_retire(old))
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)

@@ -18,7 +18,7 @@ import grpc.aio
 from attrs import define, field
 
 from persys_adapters.etcd.client import rpc_pb2 as pb
-from persys_adapters.etcd.client.calls import Caller, Stream, cancellations
+from persys_adapters.etcd.client.calls import Caller, Stream, cancellations, overslept_by
 from persys_adapters.etcd.client.config import EtcdConfig
 from persys_adapters.etcd.client.errors import (
     AuthTokenError,
@@ -216,7 +216,8 @@ class KeepAlives:
 
     async def _watch_over(self, line: _Line) -> None:
         while True:
-            await asyncio.sleep(self._silence / 4)
+            if await overslept_by(self._silence / 4) > self._silence / 2:
+                line.heard_at = self._loop.time()  # an answer may wait to be read
             silent = self._loop.time() - line.heard_at
             if line.open_count and silent > self._silence:
                 line.is_hung = True

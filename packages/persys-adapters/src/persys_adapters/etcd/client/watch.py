@@ -20,7 +20,7 @@ import grpc.aio
 from attrs import define
 
 from persys_adapters.etcd.client import rpc_pb2 as pb
-from persys_adapters.etcd.client.calls import Caller, Stream, cancellations
+from persys_adapters.etcd.client.calls import Caller, Stream, cancellations, overslept_by
 from persys_adapters.etcd.client.errors import (
     AuthTokenError,
     CompactedError,
@@ -105,6 +105,11 @@ class Watch:
         while not self._items.empty():
             self._items.get_nowait()
         self._items.put_nowait(_Ended())
+
+    @property
+    def cluster_id(self) -> int:
+        """The cluster that it watches; 0 before it began."""
+        return self._cluster_id
 
     @property
     def next_revision(self) -> int:
@@ -194,7 +199,8 @@ class Watch:
         if answer.created:
             return await self._created(line, answer.header)
         if answer.events:
-            for batch in self._regroup.feed(map(event_of, answer.events), answer.fragment):
+            events = [event_of(event) for event in answer.events]
+            for batch in self._regroup.feed(events, answer.fragment):
                 await self._deliver(batch)
         return False
 
@@ -227,27 +233,28 @@ class Watch:
 
     async def _watch_over(self, line: _Line) -> None:
         """Returns, with the call cancelled, when the line was silent for too long."""
-        asked_at = float("-inf")
+        half, asked_at = self._idle_timeout / 2, float("-inf")
         asking: asyncio.Task[None] | None = None
-        request = pb.WatchRequest(progress_request=pb.WatchProgressRequest())
         try:
             while True:
-                await asyncio.sleep(self._idle_timeout / 4)
-                if not self._is_reading:
+                overslept = await overslept_by(self._idle_timeout / 4)
+                now = self._loop.time()
+                if not self._is_reading or now - self._quiet_since < half:
                     continue
-                silent = self._loop.time() - self._quiet_since
-                if silent >= self._idle_timeout:
+                if asked_at < self._quiet_since:
+                    asked_at = now
+                    asking = asyncio.create_task(_ask(line))
+                elif overslept > half:
+                    asked_at = now  # an answer may wait to be read
+                elif now - asked_at >= half:
                     break
-                is_asked = asked_at >= self._quiet_since or (asking and not asking.done())
-                if silent >= self._idle_timeout / 2 and not is_asked:
-                    asked_at = self._loop.time()
-                    asking = asyncio.create_task(_ask(line, request))
         finally:
             if asking is not None:
                 asking.cancel()
         line.call.cancel()
 
 
-async def _ask(line: _Line, request: pb.WatchRequest) -> None:
+async def _ask(line: _Line) -> None:
+    request = pb.WatchRequest(progress_request=pb.WatchProgressRequest())
     with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):  # the reader is told why
         await line.call.write(request)
