@@ -29,10 +29,10 @@ PATIENCE_SECONDS = 20.0
 
 @asynccontextmanager
 async def following(
-    cluster: EtcdCluster, prefix: str, *, lease: timedelta = LEASE
+    config: EtcdConfig, prefix: str, *, lease: timedelta = LEASE
 ) -> AsyncIterator[EtcdLiveness]:
     """One replica's node leases."""
-    async with EtcdClient(EtcdConfig(cluster.endpoints)) as client:
+    async with EtcdClient(config) as client:
         liveness = EtcdLiveness(
             client, SystemClock(), lease=lease, interval=lease / 3, prefix=prefix
         )
@@ -72,8 +72,8 @@ class TestEtcdLiveness(LivenessContract):
         return LEASE
 
     @pytest_asyncio.fixture
-    async def liveness(self, etcd_server: EtcdCluster, prefix: str) -> AsyncIterator[Liveness]:
-        async with following(etcd_server, prefix) as liveness:
+    async def liveness(self, etcd_config: EtcdConfig, prefix: str) -> AsyncIterator[Liveness]:
+        async with following(etcd_config, prefix) as liveness:
             yield liveness
 
 
@@ -86,7 +86,7 @@ async def _revision(cluster: EtcdCluster) -> int:
 async def test_steady_beats_move_no_revision(etcd_alone: EtcdCluster) -> None:
     """A hundred nodes that beat cost one put each, however long they go on."""
     nodes = [f"n{number}" for number in range(100)]
-    async with following(etcd_alone, "") as liveness:
+    async with following(EtcdConfig(etcd_alone.endpoints), "") as liveness:
         for node_id in nodes:
             await liveness.touch(node_id, LEASE)
         await asyncio.sleep(0.5)
@@ -100,9 +100,9 @@ async def test_steady_beats_move_no_revision(etcd_alone: EtcdCluster) -> None:
 
 
 @pytest.mark.asyncio
-async def test_any_replica_keeps_a_node_alive(etcd_server: EtcdCluster, prefix: str) -> None:
+async def test_any_replica_keeps_a_node_alive(etcd_config: EtcdConfig, prefix: str) -> None:
     """A node that is heard here and there in turn has one lease, and every replica sees it."""
-    async with following(etcd_server, prefix) as one, following(etcd_server, prefix) as two:
+    async with following(etcd_config, prefix) as one, following(etcd_config, prefix) as two:
         for turn in range(10):
             await (one, two)[turn % 2].touch("n1", LEASE)
             await asyncio.sleep(LEASE.total_seconds() * 0.3)
@@ -114,14 +114,14 @@ async def test_any_replica_keeps_a_node_alive(etcd_server: EtcdCluster, prefix: 
 
 @pytest.mark.asyncio
 async def test_a_replica_that_starts_finds_who_is_alive(
-    etcd_server: EtcdCluster, prefix: str
+    etcd_config: EtcdConfig, prefix: str
 ) -> None:
     """The leases of its former life, or of other replicas, are taken over and renewed."""
     long = timedelta(seconds=30)
-    async with following(etcd_server, prefix, lease=long) as first:
+    async with following(etcd_config, prefix, lease=long) as first:
         await first.touch("n1", long)
         await asyncio.sleep(0.3)
-    async with following(etcd_server, prefix) as second:
+    async with following(etcd_config, prefix) as second:
         await asyncio.sleep(LEASE.total_seconds() * 1.5)
         assert second.is_alive("n1")
         assert not second.is_alive("never-heard")
@@ -131,7 +131,7 @@ async def test_a_replica_that_starts_finds_who_is_alive(
 @pytest.mark.asyncio
 async def test_a_beat_waits_for_no_server(etcd_alone: EtcdCluster) -> None:
     """While etcd answers nothing a beat takes no time, and counts here."""
-    async with following(etcd_alone, "") as liveness:
+    async with following(EtcdConfig(etcd_alone.endpoints), "") as liveness:
         await liveness.touch("n1", LEASE)
         await asyncio.sleep(0.3)
         etcd_alone.members[0].pause()
@@ -149,7 +149,7 @@ async def test_a_beat_waits_for_no_server(etcd_alone: EtcdCluster) -> None:
 @pytest.mark.asyncio
 async def test_an_outage_of_ours_is_no_silence_of_theirs(etcd_alone: EtcdCluster) -> None:
     """Whoever could not be heard since etcd was cut off from us has a full lease after it (N01)."""
-    async with following(etcd_alone, "") as liveness:
+    async with following(EtcdConfig(etcd_alone.endpoints), "") as liveness:
         await liveness.touch("n1", LEASE)
         await asyncio.sleep(0.3)
         etcd_alone.members[0].pause()

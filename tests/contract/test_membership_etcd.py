@@ -19,7 +19,6 @@ from persys_adapters.system_clock import SystemClock
 from persys_core.ports.cluster_store import ClusterStore
 from persys_core.ports.membership import Membership
 from persys_core.testing.membership import MembershipCluster, MembershipContract
-from tests.servers.etcd import EtcdCluster
 from tests.servers.line import Line
 
 pytestmark = pytest.mark.slow
@@ -39,10 +38,10 @@ class EtcdElections(MembershipCluster):
 
     ttl = timedelta(seconds=3)
 
-    def __init__(self, cluster: EtcdCluster) -> None:
-        self._cluster = cluster
+    def __init__(self, config: EtcdConfig) -> None:
+        self._config = config
         self._prefix = f"/elect-{uuid.uuid4().hex[:12]}"
-        self._client = EtcdClient(EtcdConfig(cluster.endpoints))
+        self._client = EtcdClient(config)
         self._store = EtcdClusterStore(self._client, prefix=self._prefix)
         self._replicas: list[_Replica] = []
 
@@ -51,7 +50,7 @@ class EtcdElections(MembershipCluster):
         return self._store
 
     async def join(self, instance_id: str) -> Membership:
-        line = await Line.to(self._cluster.endpoints[0])
+        line = await Line.to(self._config.endpoints[0])
         client = EtcdClient(EtcdConfig((line.endpoint,)))
         membership = EtcdMembership(
             client, SystemClock(), instance_id, ttl=self.ttl, prefix=self._prefix
@@ -83,5 +82,5 @@ class EtcdElections(MembershipCluster):
 
 class TestMembershipOnEtcd(MembershipContract):
     @pytest_asyncio.fixture
-    async def cluster(self, etcd_server: EtcdCluster) -> AsyncIterator[MembershipCluster]:
-        yield EtcdElections(etcd_server)
+    async def cluster(self, etcd_config: EtcdConfig) -> AsyncIterator[MembershipCluster]:
+        yield EtcdElections(etcd_config)
