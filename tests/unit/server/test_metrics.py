@@ -109,8 +109,8 @@ def test_histograms_have_the_reference_buckets() -> None:
     assert list(BUCKETS) == [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0]
     metrics = Metrics()
     PrometheusObserver(metrics).record(Metric.RECONCILE_CYCLE_SECONDS, 0.3, {})
-    assert b'duration_seconds_bucket{le="0.5"} 1.0' in metrics.page()
-    assert b'duration_seconds_bucket{le="0.25"} 0.0' in metrics.page()
+    assert b'duration_seconds_bucket{le="0.5"} 1.0' in metrics.page()[0]
+    assert b'duration_seconds_bucket{le="0.25"} 0.0' in metrics.page()[0]
 
 
 def test_random_input_adds_no_series() -> None:
@@ -231,6 +231,6 @@ def test_the_observer_takes_every_metric(metric: Metric) -> None:
 
 def test_process_metrics_are_there() -> None:
     """The usual process collector is on the page, and no _created series are."""
-    text = Metrics().page().decode()
+    text = Metrics().page()[0].decode()
     assert "process_cpu_seconds_total" in text
     assert "_created" not in text
