@@ -7,7 +7,7 @@ instead of counted stands in ``gauges``. Label values are closed sets: see ``lab
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import TypeAlias
 
@@ -31,6 +31,7 @@ from persys_server.observability.labels import (
     AGENT_RPCS,
     CODES,
     METHODS,
+    OTHER,
     WRITE_CATEGORIES,
     OpenLabel,
     agent_code,
@@ -91,6 +92,15 @@ _HISTOGRAMS: Mapping[Metric, tuple[str, str, tuple[str, ...]]] = {
     ),
 }  # fmt: skip
 
+# An alert cannot see the first count of a series that was not there before.
+_FROM_THE_START: tuple[tuple[Metric, str, Iterable[str]], ...] = (
+    (Metric.STORE_WRITES, "category", WRITE_CATEGORIES),
+    (Metric.RECONCILE_CYCLES, "result", ("success", "error")),
+    (Metric.PLACEMENTS, "result", tuple(map(str, Verdict))),
+    (Metric.EVICTIONS, "result", ("moved", "pending")),
+    (Metric.EVENTS_DROPPED, "reason", (OTHER,)),
+    (Metric.BUGS, "where", (OTHER, "grpc")),
+)
 _ACTIONS = frozenset(map(str, Action))
 _RESULTS = frozenset({"success", "error", "moved", "pending", *map(str, Verdict)})
 
@@ -113,8 +123,9 @@ class Metrics:
         )
         self.counters = {metric: self._counter(*shape) for metric, shape in _COUNTERS.items()}
         self.histograms = {metric: self._histogram(*shape) for metric, shape in _HISTOGRAMS.items()}
-        for category in WRITE_CATEGORIES:
-            self.counters[Metric.STORE_WRITES].labels(category=category)
+        for metric, label, values in _FROM_THE_START:
+            for value in values:
+                self.counters[metric].labels(**{label: value})
 
     def request_served(self, method: str, code: int, seconds: float) -> None:
         """Count one gRPC request. ``method`` is the full path; ``code`` a status number."""
