@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import platform
 import random
+import re
 import string
 
 import pytest
+from attrs import evolve
 
-from persys_core.model.states import NodeStatus
+from persys_core.model.states import NodeStatus, OperatingMode
 from persys_core.model.usage import WorkloadUsage
 from persys_core.ports.observer import Metric
+from persys_core.reconcile.actions import Action
 from persys_server.observability.gauges import ReplicaGauges, ReplicaReadings
-from persys_server.observability.labels import METHODS, OpenLabel
+from persys_server.observability.labels import (
+    AGENT_RPCS,
+    CODES,
+    DESIRED_STATES,
+    METHODS,
+    NODE_STATUSES,
+    WORKLOAD_STATUSES,
+    WRITE_CATEGORIES,
+    OpenLabel,
+)
 from persys_server.observability.metrics import BUCKETS, Metrics, PrometheusObserver
 from tests.unit.server.fakes import NOW, summary
 
@@ -102,6 +115,59 @@ def test_no_label_is_open() -> None:
     for family, labels in filled().labels_by_family().items():
         if family not in USAGE:
             assert not [label for label in labels if label.endswith(forbidden)], family
+
+
+# What every label of every family may hold. ``None``: plain words, at most 24, `other` and `grpc`.
+ALLOWED: dict[str, frozenset[str] | None] = {
+    "method": METHODS | {"other"},
+    "code": frozenset(CODES) | {"other"},
+    "rpc": AGENT_RPCS | {"other"},
+    "action": frozenset(map(str, Action)) | {"other"},
+    "success": frozenset({"true", "false", "other"}),
+    "status": NODE_STATUSES | WORKLOAD_STATUSES | {"other"},
+    "desired_state": DESIRED_STATES | {"other"},
+    "category": WRITE_CATEGORIES | {"other"},
+    "mode": frozenset(map(str, OperatingMode)) | {"other"},
+    "le": frozenset({*map(str, BUCKETS), "+Inf"}),
+    # Of the collectors that come with the library.
+    "generation": frozenset("012"),
+    "implementation": frozenset({platform.python_implementation()}),
+    "version": frozenset({platform.python_version()}),
+    "major": frozenset({platform.python_version_tuple()[0]}),
+    "minor": frozenset({platform.python_version_tuple()[1]}),
+    "patchlevel": frozenset({platform.python_version_tuple()[2]}),
+    "result": None,
+    "reason": None,
+    "where": None,
+    "loop": None,
+}
+
+
+def test_every_label_of_every_family_is_bounded() -> None:
+    """M02, over the whole registry after odd input: a label has a closed set, or few plain words.
+    A new label, or a value outside of its set, fails here until somebody says what it may hold."""
+    page = filled()
+    odd = {name: f"odd {name}/7f3" for name in ALLOWED}
+    for number in range(100):
+        words = odd | dict.fromkeys(("result", "reason", "where"), "w" + "x" * (number % 40))
+        for metric in Metric:
+            page.observer.increment(metric, words)
+            page.observer.record(metric, 0.1, words)
+    ages = {f"loop{'x' * number}": 1.0 for number in range(40)}
+    page.gauges.readings = evolve(page.gauges.readings, loop_ages=ages)
+    values: dict[str, set[str]] = {}
+    for (name, labels), _ in page.samples().items():
+        if name not in USAGE:
+            for label, value in labels:
+                values.setdefault(label, set()).add(value)
+    assert values.keys() <= ALLOWED.keys()
+    for label, found in values.items():
+        known = ALLOWED[label]
+        if known is None:
+            assert len(found) <= 26, label
+            assert all(re.fullmatch("[A-Za-z_.]{1,48}", value) for value in found), label
+        else:
+            assert found <= known, label
 
 
 def test_histograms_have_the_reference_buckets() -> None:
