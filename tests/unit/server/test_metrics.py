@@ -286,6 +286,16 @@ def test_usage_series_are_bounded_and_end_with_the_workload() -> None:
     assert not [key for key in page.samples() if key[0] in USAGE]
 
 
+def test_the_same_workloads_are_shown_at_every_scrape() -> None:
+    """M02: which series are left out does not depend on who reported last."""
+    page = Page(usage_series_max=12)
+    shown = []
+    for order in (("w1", "w2", "w3"), ("w3", "w1", "w2")):
+        page.gauges.readings = ReplicaReadings(usages=map(usage, order))
+        shown.append({key for key in page.samples() if key[0] in USAGE})
+    assert shown[0] == shown[1]
+
+
 @pytest.mark.parametrize("metric", list(Metric))
 def test_the_observer_takes_every_metric(metric: Metric) -> None:
     """No metric of the core makes the observer raise, with labels or without."""

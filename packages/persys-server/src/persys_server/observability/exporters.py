@@ -1,16 +1,20 @@
 """The exporters of OpenTelemetry, made from our settings. See ``settings.otlp`` for their meaning.
 
 Decided here: how long one attempt to send may take, and that nothing of a credential stands in an
-address that the libraries know, since they log addresses.
+address that the libraries know, since they log addresses. What can be given is given, so that no
+variable of the environment that is not in our table stops the start; the libraries themselves read
+only those of certificates.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import grpc
 import requests
 from attrs import frozen
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
+from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpExporter
 from opentelemetry.sdk.trace.export import SpanExporter
 
@@ -53,6 +57,7 @@ def _over_grpc(
         endpoint=address,
         insecure=not secure,
         headers=tuple(headers.items()),
+        compression=grpc.Compression.NoCompression,
         timeout=SEND_SECONDS,
         channel_options=_NO_PROXY,
     )
@@ -67,6 +72,10 @@ def _over_http(
     # Neither a proxy nor a .netrc of the environment is meant for a collector.
     session.trust_env = False
     exporter = HttpExporter(
-        endpoint=address, headers=headers, timeout=SEND_SECONDS, session=session
+        endpoint=address,
+        headers=headers,
+        timeout=SEND_SECONDS,
+        compression=Compression.NoCompression,
+        session=session,
     )
     return exporter, Destination(OtlpProtocol.HTTP, address)

@@ -7,7 +7,8 @@ of shown as zero. Where they come from is asked through ``ReplicaReadings``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from heapq import nsmallest
+from operator import attrgetter
 
 from attrs import field, frozen
 from prometheus_client import Metric as Family
@@ -37,6 +38,7 @@ _USAGE = {
     "workload_net_tx_bytes": "net_tx_bytes",
 }
 _SERIES_PER_WORKLOAD = len(_USAGE)
+_workload_id = attrgetter("workload_id")
 _TYPES = ("container", "compose", "vm", "microvm")
 
 
@@ -86,9 +88,12 @@ class ReplicaGauges(Collector):
             yield view
 
     def _of_usage(self, usages: Iterable[WorkloadUsage]) -> Iterator[Family]:
-        remaining = iter(usages)
-        shown = list(islice(remaining, self._usage_workloads_max))
-        self._dropped += sum(1 for _ in remaining) * _SERIES_PER_WORKLOAD
+        shown = list(usages)
+        left_out = max(0, len(shown) - self._usage_workloads_max)
+        if left_out:
+            # The same ones at every scrape: others each time would be series without end after all.
+            shown = nsmallest(self._usage_workloads_max, shown, key=_workload_id)
+        self._dropped += left_out * _SERIES_PER_WORKLOAD
         for name, attribute in _USAGE.items():
             family = _gauge(
                 name, "Latest utilisation of a workload", "workload_id", "node_id", "type"

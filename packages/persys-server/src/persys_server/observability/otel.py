@@ -20,7 +20,7 @@ import structlog
 from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider, sampling
+from opentelemetry.sdk.trace import SpanLimits, TracerProvider, sampling
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.trace import SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -41,6 +41,16 @@ BATCH_SPANS = 256
 SEND_EVERY_SECONDS = 2.0
 CLOSING_SECONDS = 2.0
 
+_LIMITS = SpanLimits(
+    max_attributes=32,
+    max_events=8,
+    max_links=8,
+    max_span_attributes=32,
+    max_event_attributes=8,
+    max_link_attributes=8,
+    max_attribute_length=256,
+    max_span_attribute_length=256,
+)
 _AGENT_SERVICE = "persys.agent.v1.AgentService"
 _CONTEXT_HEADERS = ("traceparent", "tracestate")
 _W3C = TraceContextTextMapPropagator()
@@ -74,7 +84,9 @@ class OtelTraces:
             max_export_batch_size=BATCH_SPANS,
             export_timeout_millis=CLOSING_SECONDS * 1000,
         )
-        provider = TracerProvider(sampler=sampler, resource=resource, shutdown_on_exit=False)
+        provider = TracerProvider(
+            sampler=sampler, resource=resource, shutdown_on_exit=False, span_limits=_LIMITS
+        )
         provider.add_span_processor(self._processor)
         self._spans = provider.get_tracer("persys_server")
         self.tracer: Tracer = OtelTracer(self._spans)
@@ -206,6 +218,10 @@ class _ServedSpan:
 @contextmanager
 def _as_current(span: trace.Span) -> Iterator[None]:
     ids = span.get_span_context()
+    if not ids.is_valid:
+        # OTEL_SDK_DISABLED: the library hands out spans that are none.
+        yield
+        return
     token = otel_context.attach(trace.set_span_in_context(span))
     told = present_span.set(
         PresentSpan(
