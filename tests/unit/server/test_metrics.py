@@ -10,6 +10,8 @@ import string
 import pytest
 from attrs import evolve
 
+from persys_core.control.answers import ClusterTotals
+from persys_core.model.resources import Resources
 from persys_core.model.states import NodeStatus, OperatingMode
 from persys_core.model.usage import WorkloadUsage
 from persys_core.ports.observer import Metric
@@ -127,6 +129,7 @@ ALLOWED: dict[str, frozenset[str] | None] = {
     "status": NODE_STATUSES | WORKLOAD_STATUSES | {"other"},
     "desired_state": DESIRED_STATES | {"other"},
     "category": WRITE_CATEGORIES | {"other"},
+    "kind": frozenset({"allocatable", "allocated", "used"}),
     "mode": frozenset(map(str, OperatingMode)) | {"other"},
     "le": frozenset({*map(str, BUCKETS), "+Inf"}),
     # Of the collectors that come with the library.
@@ -258,6 +261,22 @@ def test_preset_statuses_are_there_from_the_start() -> None:
         assert page.value("workloads_status", status=status) == 0
     for state in ("running", "stopped", "deleted", "unknown"):
         assert page.value("workloads_desired_state", desired_state=state) == 0
+
+
+def test_the_sums_over_all_nodes_are_shown() -> None:
+    """What may be placed, what is charged and what is used, without a label per node."""
+    page = Page()
+    totals = ClusterTotals(
+        Resources.of(cpu_millicores=8000, memory_mb=4096),
+        Resources.of(cpu_millicores=3000, memory_mb=1024),
+        Resources.of(cpu_millicores=500, memory_mb=256),
+    )
+    page.gauges.readings = ReplicaReadings(summary(totals=totals))
+    for kind, cpu, memory in (
+        ("allocatable", 8000, 4096), ("allocated", 3000, 1024), ("used", 500, 256),
+    ):  # fmt: skip
+        assert page.value("cluster_cpu_millicores", kind=kind) == cpu
+        assert page.value("cluster_memory_mb", kind=kind) == memory
 
 
 def test_what_cannot_be_told_is_left_out() -> None:

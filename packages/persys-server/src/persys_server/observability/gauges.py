@@ -15,7 +15,7 @@ from prometheus_client import Metric as Family
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from persys_core.control.answers import ClusterSummary
+from persys_core.control.answers import ClusterSummary, ClusterTotals
 from persys_core.model.states import OperatingMode
 from persys_core.model.usage import WorkloadUsage
 from persys_server.observability.labels import (
@@ -120,11 +120,23 @@ def _of_cluster(summary: ClusterSummary) -> Iterator[Family]:
             "workloads_desired_state", "Workloads by desired state", "desired_state", desired,
             DESIRED_STATES,
         )  # fmt: skip
+    yield from _totals(summary.totals)
     now = {str(summary.mode): 1}
     yield _counts("mode", "1 for the operating mode", "mode", now, map(str, OperatingMode))
     leader = _gauge("leader", "1 where this replica leads")
     leader.add_metric([], int(summary.is_leader))
     yield leader
+
+
+def _totals(totals: ClusterTotals) -> Iterator[Family]:
+    kinds = {"allocatable": totals.allocatable, "allocated": totals.allocated, "used": totals.used}
+    cpu = _gauge("cluster_cpu_millicores", "CPU of all nodes together", "kind")
+    memory = _gauge("cluster_memory_mb", "Memory of all nodes together", "kind")
+    for kind, sums in kinds.items():
+        cpu.add_metric([kind], sums.cpu_millicores)
+        memory.add_metric([kind], sums.memory_mb)
+    yield cpu
+    yield memory
 
 
 def _counts(
