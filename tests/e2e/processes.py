@@ -54,7 +54,7 @@ BIN = Path(sys.executable).parent
 QUICK = Latency.of(0.02, 0.1)
 READY_SECONDS = 20.0
 END_SECONDS = 10.0
-_FOREIGN = ("PERSYS_", "SCHEDULER_", "REDIS_", "ETCD_", "OTEL_")
+_FOREIGN = ("PERSYS_", "SCHEDULER_", "REDIS_", "ETCD_", "OTEL_", "JAEGER_")
 
 
 @frozen

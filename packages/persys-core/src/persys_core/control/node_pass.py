@@ -50,8 +50,8 @@ class NodePass:
         nodes = [node for node in self._term.view.all(Kind.NODE) if self._needs_listing(node)]
         with self._term.ports.observer.span(SpanName.RECONCILE_PASS, size=len(nodes)):
             await asyncio.gather(*(self.look_at(node_id) for node_id in nodes))
-        seconds = self._term.ports.clock.monotonic() - began
-        self._term.ports.observer.record(Metric.RECONCILE_CYCLE_SECONDS, seconds, {})
+            seconds = self._term.ports.clock.monotonic() - began
+            self._term.ports.observer.record(Metric.RECONCILE_CYCLE_SECONDS, seconds, {})
         self._term.ports.observer.increment(Metric.RECONCILE_CYCLES, {"result": "success"})
 
     def _needs_listing(self, node_id: NodeId) -> bool:
