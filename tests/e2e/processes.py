@@ -201,7 +201,12 @@ async def ctl(address: str, *arguments: str) -> Finished:
 
 @asynccontextmanager
 async def server(
-    folder: Path, *, port: int = 0, debug: bool = False, **environment: str
+    folder: Path,
+    *,
+    port: int = 0,
+    debug: bool = False,
+    ready_seconds: float = READY_SECONDS,
+    **environment: str,
 ) -> AsyncIterator[Server]:
     """A `persys-server run` that serves; with ``debug`` asyncio watches itself."""
     port, metrics_port = port or free_port(), free_port()
@@ -212,11 +217,11 @@ async def server(
     log = folder / f"server-{metrics_port}.log"
     async with started("persys-server", "run", "--insecure", *ports, log=log, env=env) as program:
         running = Server(program.name, program.process, log, port, metrics_port, folder)
-        await _serves(running)
+        await _serves(running, ready_seconds)
         yield running
 
 
-async def _serves(running: Server) -> None:
+async def _serves(running: Server, seconds: float) -> None:
     """Wait for its health service to say SERVING; fails with the log where it ended before."""
 
     async def healthy() -> None:
@@ -230,9 +235,7 @@ async def _serves(running: Server) -> None:
                     return
 
     ready, end = asyncio.ensure_future(healthy()), asyncio.ensure_future(running.process.wait())
-    done, _ = await asyncio.wait(
-        (ready, end), timeout=READY_SECONDS, return_when=asyncio.FIRST_COMPLETED
-    )
+    done, _ = await asyncio.wait((ready, end), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     for waiting in (ready, end):
         waiting.cancel()
     await asyncio.gather(ready, end, return_exceptions=True)

@@ -47,6 +47,7 @@ EXPECTED = """
     METER_REDIS_STREAM_ENABLED METER_REDIS_STREAM METER_REDIS_STREAM_MAXLEN
     PERSYS_STORE PERSYS_DATA_DIR PERSYS_AUTHZ SCHEDULER_HEARTBEAT_INTERVAL SCHEDULER_LEADER_TTL
     SCHEDULER_ORPHAN_POLICY SCHEDULER_ETCD_COMPACT_INTERVAL SCHEDULER_USAGE_SERIES_MAX
+    ETCD_USERNAME ETCD_PASSWORD ETCD_TLS_CA ETCD_TLS_CERT ETCD_TLS_KEY
     REDIS_SENTINELS REDIS_MASTER_NAME REDIS_USERNAME REDIS_TLS_ENABLED REDIS_TLS_CA REDIS_TLS_CERT
     REDIS_TLS_KEY
     OTEL_EXPORTER_OTLP_PROTOCOL OTEL_EXPORTER_OTLP_HEADERS OTEL_SERVICE_NAME
@@ -203,8 +204,12 @@ def test_fallback_variables_count_where_the_first_is_unset() -> None:
 def test_secrets_never_show() -> None:
     """A04: neither repr nor an error text has a secret's value."""
     given = {v.name: f"s3cr3t-{v.name}" for v in variables().values() if v.secret}
-    header = {"OTEL_EXPORTER_OTLP_HEADERS": f"x-t=1,a={given['OTEL_EXPORTER_OTLP_HEADERS']}"}
-    settings = load_settings(given | {"PERSYS_RGW_ENDPOINT": "http://rgw"} | header)
+    others = {
+        "PERSYS_RGW_ENDPOINT": "http://rgw",
+        "ETCD_USERNAME": "persys",
+        "OTEL_EXPORTER_OTLP_HEADERS": f"x-t=1,a={given['OTEL_EXPORTER_OTLP_HEADERS']}",
+    }
+    settings = load_settings(given | others)
     assert "s3cr3t" not in repr(settings)
     assert settings.secrets == set(given.values())
 

@@ -187,6 +187,7 @@ class Scheduler:
             self.publisher,
             self.ports.clock,
             self.modes.require_writable,
+            self.modes.require_deletable,
         )
         self.admission = Admission(nodes, workloads)
         self.automation = Automation(

@@ -66,6 +66,17 @@ def _redis_pair(settings: Settings) -> Iterator[str]:
         yield "REDIS_TLS_CERT: needs REDIS_TLS_KEY and the other way round; set both or none"
 
 
+def _etcd(settings: Settings) -> Iterator[str]:
+    if bool(settings.etcd_username) != bool(settings.etcd_password):
+        yield "ETCD_USERNAME: needs ETCD_PASSWORD and the other way round; set both or none"
+    if bool(settings.etcd_tls_cert) != bool(settings.etcd_tls_key):
+        yield "ETCD_TLS_CERT: needs ETCD_TLS_KEY and the other way round; set both or none"
+    if settings.etcd_tls_cert and not settings.etcd_tls_ca:
+        yield "ETCD_TLS_CA: needed with ETCD_TLS_CERT; name the authorities that etcd's is from"
+    if settings.store.kind is StoreKind.ETCD and not settings.etcd_endpoints:
+        yield "ETCD_ENDPOINTS: empty, but PERSYS_STORE=etcd; give host:port,host:port"
+
+
 def _rgw(settings: Settings) -> Iterator[str]:
     parts = {
         "PERSYS_RGW_ENDPOINT": settings.rgw_endpoint,
@@ -102,6 +113,7 @@ _CHECKS: tuple[Callable[[Settings], Iterator[str]], ...] = (
     _ports,
     _shards,
     _active_active,
+    _etcd,
     _sentinels,
     _redis_pair,
     _rgw,

@@ -33,7 +33,6 @@ from persys_server.settings.parse import (
 __all__ = ["Group", "Settings", "Variable", "variables"]
 
 _KEY = "persys.variable"
-_ETCD = "the etcd store"
 _REDIS = "the Redis adapters"
 _TLS = "mutual TLS"
 _VAULT = "certificates from Vault"
@@ -151,7 +150,7 @@ class Settings:
         parse.store,
         "etcd",
         "Where cluster state lives: etcd, sqlite:PATH (one replica, durable) or memory (lost at"
-        " exit). etcd is not in this release.",
+        " exit).",
     )
     data_dir: str = _row(
         Group.STORE,
@@ -160,21 +159,36 @@ class Settings:
         "/var/lib/persys-scheduler",
         "Folder for what this replica keeps for itself; relative sqlite paths count from it.",
     )
-    etcd_endpoints: tuple[str, ...] = _later(
+    etcd_endpoints: tuple[str, ...] = _row(
         Group.STORE,
         "ETCD_ENDPOINTS",
         parse.name_list,
         "localhost:2379",
         "Comma list of etcd endpoints, host:port.",
-        by=_ETCD,
     )
-    etcd_compact_interval: timedelta = _later(
+    etcd_username: str = _row(
+        Group.STORE, "ETCD_USERNAME", parse.text, "", "User of etcd; empty where it asks for none."
+    )
+    etcd_password: str = _secret(Group.STORE, "ETCD_PASSWORD", "Password of that user.", by="")
+    etcd_tls_ca: str = _row(
+        Group.STORE,
+        "ETCD_TLS_CA",
+        parse.path,
+        "",
+        "Certificates of the authorities that etcd is checked against; TLS is on when this is set.",
+    )
+    etcd_tls_cert: str = _row(
+        Group.STORE, "ETCD_TLS_CERT", parse.path, "", "Client certificate towards etcd."
+    )
+    etcd_tls_key: str = _row(
+        Group.STORE, "ETCD_TLS_KEY", parse.path, "", "Key of that certificate."
+    )
+    etcd_compact_interval: timedelta = _row(
         Group.STORE,
         "SCHEDULER_ETCD_COMPACT_INTERVAL",
         parse.Span("1s", or_never=True),
         "5m",
         "How often the leader compacts etcd to the revision of that long ago; 0 is never.",
-        by=_ETCD,
     )
 
     ha_mode: HaMode = _later(
