@@ -27,7 +27,7 @@ PYTEST_PARALLEL = ("-n", "2", "--dist", "loadscope")
 
 # What `--system` promises to have installed: a contract test that skips for want of one of these
 # fails instead. See tools/debian-packages.txt.
-SYSTEM_SERVICES: tuple[str, ...] = ()
+SYSTEM_SERVICES: tuple[str, ...] = ("prometheus",)
 
 
 # Which suites run on servers of the user's own.

@@ -43,6 +43,7 @@ __all__ = [
     "free_port",
     "quick_node",
     "run_program",
+    "scraped",
     "server",
     "server_environment",
     "started",
@@ -53,7 +54,7 @@ BIN = Path(sys.executable).parent
 QUICK = Latency.of(0.02, 0.1)
 READY_SECONDS = 20.0
 END_SECONDS = 10.0
-_FOREIGN = ("PERSYS_", "SCHEDULER_", "REDIS_", "ETCD_", "OTEL_")
+_FOREIGN = ("PERSYS_", "SCHEDULER_", "REDIS_", "ETCD_", "OTEL_", "JAEGER_")
 
 
 @frozen
@@ -310,5 +311,18 @@ async def control(port: int, path: str, *, post: bool = False) -> Any:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(request, timeout=5) as answer:
             return json.loads(answer.read())
+
+    return await asyncio.to_thread(ask)
+
+
+async def scraped(running: Server, accept: str = "text/plain") -> str:
+    """The text of its metrics page."""
+    url = f"http://127.0.0.1:{running.metrics_port}/metrics"
+
+    def ask() -> str:
+        request = urllib.request.Request(url, headers={"Accept": accept})
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(request, timeout=10) as answer:
+            return str(answer.read().decode())
 
     return await asyncio.to_thread(ask)

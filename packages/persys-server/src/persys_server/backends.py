@@ -34,7 +34,7 @@ async def open_ports(
     settings: Settings, observer: Observer, stack: AsyncExitStack
 ) -> SchedulerPorts:
     """Every port of a replica that speaks to real agents; ``stack`` closes what was opened."""
-    agents = GrpcAgents()
+    agents = GrpcAgents(headers=observer.headers)
     stack.push_async_callback(agents.aclose)
     return await ports_with_agents(settings, observer, stack, agents, SystemClock())
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from persys_server.settings.otlp import OtlpProtocol, chosen_protocol
 from persys_server.settings.parse import HaMode, StoreKind, VaultMethod
 from persys_server.settings.table import Settings
 
@@ -96,6 +97,17 @@ def _vault_token(settings: Settings) -> Iterator[str]:
         )
 
 
+def _otlp(settings: Settings) -> Iterator[str]:
+    endpoint = settings.otlp_endpoint
+    if endpoint is None or not endpoint.path:
+        return
+    if chosen_protocol(endpoint, settings.otlp_protocol) is OtlpProtocol.GRPC:
+        yield (
+            f"OTEL_EXPORTER_OTLP_ENDPOINT: it has the path {endpoint.path}, which gRPC has none of;"
+            " leave the path out, or set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"
+        )
+
+
 _CHECKS: tuple[Callable[[Settings], Iterator[str]], ...] = (
     _grace,
     _ports,
@@ -106,4 +118,5 @@ _CHECKS: tuple[Callable[[Settings], Iterator[str]], ...] = (
     _redis_pair,
     _rgw,
     _vault_token,
+    _otlp,
 )
