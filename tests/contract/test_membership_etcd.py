@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from attrs import define
 
-from persys_adapters.etcd.client import EtcdClient, EtcdConfig, EtcdError
+from persys_adapters.etcd.client import EtcdClient, EtcdConfig, EtcdError, end_of_prefix
 from persys_adapters.etcd.cluster_store import EtcdClusterStore
 from persys_adapters.etcd.membership import EtcdMembership
 from persys_adapters.system_clock import SystemClock
@@ -74,6 +74,8 @@ class EtcdElections(MembershipCluster):
                 await replica.membership.aclose()
             await replica.client.aclose()
             await replica.line.aclose()
+        prefix = self._prefix.encode()
+        await self._client.delete(prefix, end_of_prefix(prefix))
         await self._client.aclose()
 
     def _of(self, membership: Membership) -> _Replica:
