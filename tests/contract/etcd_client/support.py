@@ -39,6 +39,12 @@ class Proxy:
         port = self._server.sockets[0].getsockname()[1]
         self.endpoint = f"127.0.0.1:{port}"
 
+    def lead_to(self, target: str) -> None:
+        """Pass new connections on to another endpoint, and drop those that are open."""
+        host, _, port = target.rpartition(":")
+        self._target = (host, int(port))
+        self.cut()
+
     def cut(self) -> None:
         """Drop every connection that is open now."""
         for writer in tuple(self._writers):
