@@ -164,6 +164,28 @@ async def test_a_replaced_store_is_told(etcd_alone: EtcdCluster, etcd_server: Et
 
 
 @pytest.mark.asyncio
+async def test_a_half_open_line_is_left(etcd_server: EtcdCluster) -> None:
+    """When a line stays open and carries nothing any more, the watch is on another one within its
+    idle timeout, with every event; and its age tells of the time in between (E02)."""
+    prefix, idle = b"/half/", timedelta(seconds=1)
+    direct = etcd_server.endpoints[0]
+    async with client_of(etcd_server) as writer, proxy_of(direct) as proxy:
+        config = EtcdConfig((proxy.endpoint, direct), watch_idle_timeout=idle)
+        async with (
+            EtcdClient(config) as client,
+            aclosing(client.watch(prefix, end_of_prefix(prefix))) as watching,
+            asyncio.timeout(10),
+        ):
+            await reached(watching)
+            proxy.freeze()
+            heard_at = watching.last_heard_at
+            written = await write(writer, prefix, 100)
+            assert watching.last_heard_at == heard_at
+            assert await revisions_of(watching, 100) == written
+            assert watching.last_heard_at > heard_at
+
+
+@pytest.mark.asyncio
 async def test_a_quiet_watch_is_proven_alive(etcd_server: EtcdCluster) -> None:
     """A real etcd answers progress requests: a watch without events keeps its line and is young."""
     idle = timedelta(seconds=0.4)
