@@ -141,6 +141,17 @@ async def test_no_answer_anywhere_is_unavailable_in_time() -> None:
 
 
 @pytest.mark.asyncio
+async def test_a_renewal_may_have_less_time_than_a_call() -> None:
+    """Whoever must know before its lease can run out says how long a renewal may take (L01)."""
+    async with fake_etcd() as fake, client_of(fake) as client:
+        fake.streams["Lease/LeaseKeepAlive"] = silence
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(DeadlineError, match=r"0\.2 s"):
+            await client.keep_alive(1, timeout=timedelta(seconds=0.2))
+        assert asyncio.get_running_loop().time() - began < 3
+
+
+@pytest.mark.asyncio
 async def test_a_refusal_is_told_to_everyone_who_waits() -> None:
     """What no other endpoint would answer differently is not waited for."""
     async with fake_etcd() as fake, client_of(fake) as client:
