@@ -135,6 +135,8 @@ class KeepAlives:
                     continue
                 line = _Line(stream, self._loop.time())
                 await self._serve(line)
+                if cancellations():
+                    raise asyncio.CancelledError
                 self._send_again(line)
                 was_good, line = line.has_spoken, None
                 await asyncio.sleep(0 if was_good else _PAUSE)
