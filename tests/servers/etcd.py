@@ -284,14 +284,14 @@ def run_secured(
 
 
 def make_tls(folder: Path) -> EtcdTls:
-    """A fresh authority, a server's pair for loopback and a client's."""
+    """A fresh authority, a server's pair for loopback and `etcd.example.org`, and a client's."""
     import trustme
 
     folder.mkdir(parents=True, exist_ok=True)
     authority = trustme.CA()
     tls = EtcdTls(*(folder / f"{name}.pem" for name in ("ca", "srv", "srv-key", "cli", "cli-key")))
     authority.cert_pem.write_to_path(tls.authority)
-    server = authority.issue_cert("127.0.0.1", "localhost")
+    server = authority.issue_cert("127.0.0.1", "localhost", "etcd.example.org")
     server.cert_chain_pems[0].write_to_path(tls.server_certificate)
     server.private_key_pem.write_to_path(tls.server_key)
     client = authority.issue_cert("client@example.org")

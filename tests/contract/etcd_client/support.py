@@ -21,7 +21,7 @@ async def client_of(cluster: EtcdCluster, **changed: Any) -> AsyncIterator[EtcdC
 
 
 class Proxy:
-    """Passes bytes on to one endpoint, until it is told to `cut` or to `refuse`."""
+    """Passes bytes on to one endpoint, until it is told otherwise."""
 
     def __init__(self, target: str) -> None:
         host, _, port = target.rpartition(":")
@@ -29,6 +29,8 @@ class Proxy:
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
+        self._flows = asyncio.Event()
+        self._flows.set()
         self.refuses = False
         self.endpoint = ""
         self.connections = 0
@@ -38,6 +40,16 @@ class Proxy:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         port = self._server.sockets[0].getsockname()[1]
         self.endpoint = f"127.0.0.1:{port}"
+
+    def lead_to(self, target: str) -> None:
+        """Pass new connections on to another endpoint, and drop those that are open."""
+        host, _, port = target.rpartition(":")
+        self._target = (host, int(port))
+        self.cut()
+
+    def freeze(self) -> None:
+        """Pass nothing on any more, and leave every connection open: a half-open link."""
+        self._flows.clear()
 
     def cut(self) -> None:
         """Drop every connection that is open now."""
@@ -67,6 +79,7 @@ class Proxy:
         try:
             with suppress(OSError):
                 while data := await reader.read(65_536):
+                    await self._flows.wait()
                     writer.write(data)
                     await writer.drain()
         finally:

@@ -202,6 +202,8 @@ async def test_a_dead_server_is_unavailable_and_the_write_unsent(etcd_alone: Etc
     async with client_of(etcd_alone, call_timeout=timedelta(seconds=1.5)) as client:
         await client.put(b"/a", b"1")
         member.kill()
+        with pytest.raises(UnavailableError):
+            await client.put(b"/a", b"2")  # may have been sent before the end was noticed
         with pytest.raises(UnavailableError) as caught:
             await client.put(b"/a", b"2")
         member.restart()

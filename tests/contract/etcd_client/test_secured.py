@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 
 from persys_adapters.etcd.client import (
     AuthenticationError,
@@ -93,6 +94,26 @@ async def test_without_a_certificate_nobody_comes_in(etcd_secured: EtcdCluster) 
         async with EtcdClient(config) as client:
             with pytest.raises(UnavailableError):
                 await client.range(b"/app/a")
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("server_name", "is_right"), [("etcd.example.org", True), ("other.example.org", False)]
+)
+async def test_the_server_must_have_the_expected_name(
+    etcd_secured: EtcdCluster, server_name: str, is_right: bool
+) -> None:
+    """With a server name given, the certificate must name that, whatever host is dialled."""
+    config = config_of(etcd_secured)
+    assert config.tls is not None
+    named = evolve(config.tls, server_name=server_name)
+    brief = timedelta(seconds=1.5)
+    async with EtcdClient(evolve(config, tls=named, call_timeout=brief)) as client:
+        if is_right:
+            await client.put(b"/app/a", b"1")
+            return
+        with pytest.raises(UnavailableError):
+            await client.put(b"/app/a", b"1")
 
 
 @pytest.mark.asyncio

@@ -15,6 +15,7 @@ from persys_adapters.etcd.client import (
     WatchBatch,
     WatchCompacted,
     WatchEvent,
+    WatchRewound,
     end_of_prefix,
 )
 from tests.contract.etcd_client.support import Proxy, client_of, proxy_of
@@ -134,6 +135,54 @@ async def test_compaction_during_a_pause_is_told(etcd_alone: EtcdCluster) -> Non
             assert await anext(watching, None) is None
         found = await reader.range(prefix, end_of_prefix(prefix))
     assert [kv.key for kv in found.kvs] == [prefix + b"b", prefix + b"c"]
+
+
+@pytest.mark.asyncio
+async def test_a_replaced_store_is_told(etcd_alone: EtcdCluster, etcd_server: EtcdCluster) -> None:
+    """When another cluster answers at the endpoint, a watch ends with that, and reads and writes
+    show the other cluster id (E03)."""
+    prefix = b"/replaced/"
+    async with (
+        client_of(etcd_alone) as first,
+        client_of(etcd_server) as second,
+        proxy_of(etcd_alone.endpoints[0]) as proxy,
+        EtcdClient(EtcdConfig((proxy.endpoint,))) as client,
+    ):
+        for number in range(50):
+            await first.put(prefix + b"%d" % number, b"1")
+        old, new = await first.range(prefix), await second.range(prefix)
+        async with aclosing(client.watch(prefix, end_of_prefix(prefix), 1)) as watching:
+            async with asyncio.timeout(10):
+                await revisions_of(watching, 50)
+                assert (await client.range(prefix)).cluster_id == watching.cluster_id
+                proxy.lead_to(etcd_server.endpoints[0])
+                last = await anext(watching)
+                assert await anext(watching, None) is None
+        assert isinstance(last, WatchRewound)
+        assert last.cluster_id == new.cluster_id == (await client.range(prefix)).cluster_id
+        assert last.cluster_id != old.cluster_id
+
+
+@pytest.mark.asyncio
+async def test_a_half_open_line_is_left(etcd_server: EtcdCluster) -> None:
+    """When a line stays open and carries nothing any more, the watch is on another one within its
+    idle timeout, with every event; and its age tells of the time in between (E02)."""
+    prefix, idle = b"/half/", timedelta(seconds=1)
+    direct = etcd_server.endpoints[0]
+    async with client_of(etcd_server) as writer, proxy_of(direct) as proxy:
+        config = EtcdConfig((proxy.endpoint, direct), watch_idle_timeout=idle)
+        async with (
+            EtcdClient(config) as client,
+            aclosing(client.watch(prefix, end_of_prefix(prefix))) as watching,
+            asyncio.timeout(10),
+        ):
+            await reached(watching)
+            proxy.freeze()
+            heard_at = watching.last_heard_at
+            written = await write(writer, prefix, 100)
+            assert watching.last_heard_at == heard_at
+            assert await revisions_of(watching, 100) == written
+            assert watching.last_heard_at > heard_at
 
 
 @pytest.mark.asyncio

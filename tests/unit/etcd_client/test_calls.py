@@ -23,6 +23,8 @@ from persys_adapters.etcd.client import (
     end_of_prefix,
 )
 from persys_adapters.etcd.client import rpc_pb2 as pb
+from persys_adapters.etcd.client.auth import Tokens
+from persys_adapters.etcd.client.wire import TXN
 from tests.unit.etcd_client.fake_etcd import Context, client_of, fake_etcd, header, silence
 
 C = grpc.StatusCode
@@ -310,3 +312,21 @@ async def test_cancelling_a_call_cancels_it() -> None:
 def test_the_end_of_a_prefix(prefix: bytes, end: bytes) -> None:
     """The first key after all that begin with a prefix; zero stands for the end of all keys."""
     assert end_of_prefix(prefix) == end
+
+
+@pytest.mark.asyncio
+async def test_a_late_failure_does_not_give_up_the_new_token() -> None:
+    """A call that failed with the old token after it was renewed uses the new one as it is."""
+    asked: list[float] = []
+
+    async def authenticate(timeout: float) -> str:
+        asked.append(timeout)
+        return f"t{len(asked)}"
+
+    tokens = Tokens(authenticate)
+    await tokens.metadata(TXN, 1)
+    assert tokens.renew(0)
+    await tokens.metadata(TXN, 1)
+    assert tokens.renew(0)
+    assert dict(await tokens.metadata(TXN, 1)) == {"hasleader": "true", "token": "t2"}
+    assert not Tokens(None).renew(0)

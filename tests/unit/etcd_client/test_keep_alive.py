@@ -141,6 +141,17 @@ async def test_no_answer_anywhere_is_unavailable_in_time() -> None:
 
 
 @pytest.mark.asyncio
+async def test_a_renewal_may_have_less_time_than_a_call() -> None:
+    """Whoever must know before its lease can run out says how long a renewal may take (L01)."""
+    async with fake_etcd() as fake, client_of(fake) as client:
+        fake.streams["Lease/LeaseKeepAlive"] = silence
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(DeadlineError, match=r"0\.2 s"):
+            await client.keep_alive(1, timeout=timedelta(seconds=0.2))
+        assert asyncio.get_running_loop().time() - began < 3
+
+
+@pytest.mark.asyncio
 async def test_a_refusal_is_told_to_everyone_who_waits() -> None:
     """What no other endpoint would answer differently is not waited for."""
     async with fake_etcd() as fake, client_of(fake) as client:
@@ -161,3 +172,23 @@ async def test_closing_lets_everyone_go() -> None:
         await client.aclose()
         with pytest.raises(UnavailableError, match="closed"):
             await waiting
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+@pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, None])
+async def test_closing_never_hangs_on_streams_that_end(code: grpc.StatusCode | None) -> None:
+    """A cancellation that meets the end of a stream in the same moment is not lost: gRPC shows the
+    end alone, and a loop that goes by that alone is never told to stop."""
+    quick = {**QUICK, "call_timeout": timedelta(seconds=0.02)}
+    async with fake_etcd() as fake, asyncio.timeout(60):
+        Lessor(fake, {}).ends_after = 0
+        if code is not None:
+            fake.fails("Lease/LeaseKeepAlive", code, "never seen before")
+        for _ in range(40):
+            async with client_of(fake, **quick) as client:
+                watching = client.watch(b"a")
+                fake.streams["Watch/Watch"] = fake.streams["Lease/LeaseKeepAlive"]
+                with pytest.raises(UnavailableError):
+                    await client.keep_alive(1)
+                await watching.aclose()

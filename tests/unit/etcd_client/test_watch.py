@@ -279,6 +279,7 @@ async def test_closing_ends_the_iteration() -> None:
             assert await asyncio.gather(*waiting) == [None, None]
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_a_stall_of_our_own_is_not_taken_for_a_dead_line() -> None:
     """When this process stood still for longer than the idle timeout, answers may wait to be read:

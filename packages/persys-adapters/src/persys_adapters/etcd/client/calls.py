@@ -38,9 +38,9 @@ _LONGEST_PAUSE = 0.4
 def cancellations() -> int:
     """How often the running task was told to end.
 
-    If that grew during a call, its end is meant for us, whatever the call raised. gRPC raises
-    `CancelledError` also for a call whose channel was closed; and if a call fails in the moment in
-    which its task is cancelled, it raises the failure and the cancellation is lost.
+    If that grew during a call, its end is meant for us, however the call ended. gRPC raises
+    `CancelledError` also for a call whose channel was closed; and if a call ends in the moment in
+    which its task is cancelled, gRPC shows that end, and the cancellation is lost.
     """
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
@@ -164,6 +164,8 @@ class Caller:
                 raise asyncio.CancelledError from failure
             is_write = sent and not method.repeatable
             raise self._blame(endpoint, failure, is_write=is_write) from failure
+        if cancellations() > cancelled_before:
+            raise asyncio.CancelledError
         self.pool.worked(endpoint)
         return answer
 

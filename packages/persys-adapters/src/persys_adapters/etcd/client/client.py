@@ -205,12 +205,13 @@ class EtcdClient:
             return Lease(wanted, ttl_seconds, began + ttl_seconds)
         return Lease(answer.id, answer.ttl, began + answer.ttl)
 
-    async def keep_alive(self, lease_id: int) -> float:
+    async def keep_alive(self, lease_id: int, *, timeout: timedelta | None = None) -> float:
         """Renew a lease; the new deadline, counted from the sending of what was answered.
 
-        `LeaseLostError`: it is gone. All renewals of a client share one stream.
+        `LeaseLostError`: it is gone. ``timeout`` is the call timeout if not given; a leader's is
+        shorter than its lease. All renewals of a client share one stream.
         """
-        return await self._keep_alives.renew(lease_id)
+        return await self._keep_alives.renew(lease_id, timeout)
 
     async def lease_revoke(self, lease_id: int) -> bool:
         """End a lease and delete its keys; false if it was gone already."""

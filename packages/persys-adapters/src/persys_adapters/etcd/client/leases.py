@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict, deque
 from contextlib import suppress
+from datetime import timedelta
 
 import grpc.aio
 from attrs import define, field
@@ -88,8 +89,8 @@ class KeepAlives:
         self._running: asyncio.Task[None] | None = None
         self._last_error: EtcdError | None = None
 
-    async def renew(self, lease_id: int) -> float:
-        """The new deadline of a lease. `LeaseLostError`, or another `EtcdError`."""
+    async def renew(self, lease_id: int, timeout: timedelta | None = None) -> float:
+        """The new deadline of a lease, within ``timeout``. `LeaseLostError` or another error."""
         if self._caller.pool.closed:
             raise UnavailableError("this client is closed")
         renewal = _Renewal(lease_id, self._loop.create_future())
@@ -97,7 +98,8 @@ class KeepAlives:
         self._wanted.set()
         if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._run())
-        timer = self._loop.call_later(self._timeout, self._late, renewal)
+        seconds = self._timeout if timeout is None else timeout.total_seconds()
+        timer = self._loop.call_later(seconds, self._late, renewal, seconds)
         try:
             return await renewal.deadline
         finally:
@@ -110,11 +112,11 @@ class KeepAlives:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
 
-    def _late(self, renewal: _Renewal) -> None:
+    def _late(self, renewal: _Renewal, seconds: float) -> None:
         if not renewal.deadline.done():
             cause = self._last_error
             error = DeadlineError(
-                f"no answer to a keepalive within {self._timeout:.3g} s"
+                f"no answer to a keepalive within {seconds:.3g} s"
                 + (f"; before that: {cause.details}" if cause else ""),
                 endpoint=cause.endpoint if cause else "",
             )
@@ -133,6 +135,8 @@ class KeepAlives:
                     continue
                 line = _Line(stream, self._loop.time())
                 await self._serve(line)
+                if cancellations():
+                    raise asyncio.CancelledError
                 self._send_again(line)
                 was_good, line = line.has_spoken, None
                 await asyncio.sleep(0 if was_good else _PAUSE)

@@ -124,6 +124,8 @@ class Watch:
         last = _Ended()
         try:
             while not await self._one_line():
+                if cancellations():
+                    raise asyncio.CancelledError
                 await asyncio.sleep(self._pause)
                 self._pause = min(self._pause * 2, _LONGEST_PAUSE)
         except EtcdError as error:
