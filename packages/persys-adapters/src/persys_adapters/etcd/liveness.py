@@ -9,7 +9,7 @@ that ended is decided by ``nodes.liveness``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing, suppress
 from datetime import datetime, timedelta
 
@@ -84,8 +84,12 @@ class EtcdLiveness:
     def start(self) -> None:
         """Begin to follow the leases and to renew them."""
         self._tasks = [
-            asyncio.create_task(body(), name=f"node leases: {body.__name__}")
-            for body in (self._follow, self._renew, self._ask)
+            asyncio.create_task(self._for_ever(name, body), name=f"node leases: {name}")
+            for name, body in (
+                ("follow", self._follow),
+                ("renew", self._renew),
+                ("ask", self._ask),
+            )
         ]
 
     async def aclose(self) -> None:
@@ -136,6 +140,17 @@ class EtcdLiveness:
 
     def _is_due(self, held: _Held) -> bool:
         return self._clock.monotonic() - held.renewed_at >= self._least_gap
+
+    async def _for_ever(self, name: str, body: Callable[[], Awaitable[None]]) -> None:
+        """The edge of a loop: it outlives every bug, and says so."""
+        while True:
+            try:
+                await body()
+            except EtcdError as error:
+                _log.debug("node leases wait for etcd", loop=name, reason=str(error))
+            except Exception:
+                _log.exception("this is a bug in the node leases", loop=name)
+            await self._clock.sleep(_AGAIN)
 
     # Renewing
 
@@ -207,15 +222,7 @@ class EtcdLiveness:
     # Following
 
     async def _follow(self) -> None:
-        """Know which keys stand, whoever put them."""
-        while True:
-            try:
-                await self._follow_once()
-            except EtcdError as error:
-                _log.debug("node leases cannot be followed now", reason=str(error))
-            await self._clock.sleep(_AGAIN)
-
-    async def _follow_once(self) -> None:
+        """Know which keys stand, whoever put them; returns where it has to list anew."""
         revision = await self._list()
         events = self._client.watch(
             self._prefix, end_of_prefix(self._prefix), start_revision=revision + 1

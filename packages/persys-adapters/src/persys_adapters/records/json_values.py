@@ -50,10 +50,11 @@ _T = TypeVar("_T")
 
 def parsed(raw: bytes) -> JsonObject:
     """The JSON object in ``raw``, without its nulls. Raises ValueError for anything else."""
-    value = json.loads(raw)
+    value = json.loads(raw.decode())
     if not isinstance(value, dict):
         raise ValueError(f"a JSON {type(value).__name__} where an object is wanted")
-    found: JsonObject = _without_nulls(value)
+    # Hardly any record has a null, and the walk costs as much as the parser.
+    found: JsonObject = _without_nulls(value) if b"null" in raw else value
     return found
 
 
@@ -81,6 +82,8 @@ def instant(text: str) -> datetime | None:
     if not text or text == _GO_ZERO_TIME:
         return None
     found = datetime.fromisoformat(text)
+    if found.tzinfo is UTC:
+        return found
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
 
 
@@ -109,11 +112,13 @@ def unknown_in(value: JsonObject, known: Known) -> JsonObject:
 
     Items of lists are replaced as a whole when they are written, so nothing is looked for there.
     """
-    unknown = {name: part for name, part in value.items() if name not in known}
-    for name, nested in known.items():
-        part = value.get(name)
-        if nested is not None and isinstance(part, dict):
-            inner = unknown_in(part, nested)
+    unknown: JsonObject = {}
+    for name, part in value.items():
+        if name not in known:
+            unknown[name] = part
+        elif isinstance(part, dict):
+            nested = known[name]
+            inner = unknown_in(part, nested) if nested is not None else None
             if inner:
                 unknown[name] = inner
     return unknown
