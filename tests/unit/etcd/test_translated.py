@@ -29,7 +29,7 @@ def every(kind: type[EtcdError]) -> Iterator[type[EtcdError]]:
         yield from every(below)
 
 
-@pytest.mark.parametrize("kind", sorted(set(every(EtcdError)), key=lambda kind: kind.__name__))
+@pytest.mark.parametrize("kind", sorted(set(every(EtcdError)), key=str))
 def test_whatever_the_client_says_is_known_to_the_port(kind: type[EtcdError]) -> None:
     """L03: nothing but a request that is too large is anything else than a store that is away, so
     that no unfamiliar error of etcd ends a loop."""
