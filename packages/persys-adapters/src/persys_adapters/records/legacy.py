@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from persys_adapters.records.json_values import JsonObject, dumped, parsed
 from persys_adapters.records.layout import LEGACY_PREFIX, NODE_STATUS_SUFFIX, path_of
+from persys_adapters.records.statuses import with_short_logs
 from persys_core.ports.cluster_store import Key, Kind
 
 __all__ = ["HALVES", "halves_of", "leftovers", "legacy_id", "legacy_path"]
@@ -48,7 +49,7 @@ def halves_of(raw: bytes) -> Mapping[Kind, bytes]:
     status: JsonObject = {name: part for name, part in value.items() if name in _OF_STATUS}
     if "id" in value:
         status = {"id": value["id"], **status}
-    return {Kind.WORKLOAD: dumped(spec), Kind.STATUS: dumped(status)}
+    return {Kind.WORKLOAD: dumped(spec), Kind.STATUS: dumped(with_short_logs(status))}
 
 
 def leftovers(key: Key) -> Sequence[str]:
