@@ -9,13 +9,14 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from attrs import evolve
 
 from persys_adapters.kv.cluster_store import KvClusterStore
-from persys_adapters.kv.contract import Txn
+from persys_adapters.kv.contract import Txn, TxnResult
 from persys_adapters.kv.dict_kv import DictKv
 from persys_adapters.records.codec import decode
 from persys_core.control.answers import ApplyOutcomeKind
@@ -38,11 +39,23 @@ ALL_TYPES = frozenset(WorkloadType)
 TOUCHED = ("apply", "delete", "created", "started", "stopped", "removed", "volume_deleted")
 
 
+class SlowKv(DictKv):
+    """Each transaction takes a few milliseconds, so that something can happen in between."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(page_size=50)
+        self.clock = clock
+
+    async def txn(self, txn: Txn) -> TxnResult:
+        await self.clock.sleep(timedelta(milliseconds=5))
+        return await super().txn(txn)
+
+
 class Takeover(Driver):
     """A scheduler of ours on a store of the reference, with machines that run its work."""
 
     def __init__(self, clock: VirtualClock, keys: dict[bytes, bytes]) -> None:
-        self.kv = DictKv(page_size=50)
+        self.kv: DictKv = SlowKv(clock)
         self.keys = keys
         store = KvClusterStore(self.kv, GUARANTEES)
         super().__init__(SimulatedCluster(clock, wrap_store=lambda _: store), clock)
@@ -352,6 +365,9 @@ async def test_a_leader_that_falls_leaves_nothing_to_undo(clock: VirtualClock) -
         while await driver.kv.revision() < until:
             await driver.wait(milliseconds=1)
         await driver.cluster.crash(first)
+        ledger = first.scheduler.view.ledger()
+        assert ledger is not None
+        assert not ledger.value.ready
         await driver.begin()
         await driver.wait(minutes=2)
         view = driver.cluster.api().view
@@ -371,7 +387,12 @@ async def test_nothing_is_given_up_before_its_place_is_known(clock: VirtualClock
     await driver.run_work()
     replica = await driver.cluster.start_replica()
     await replica.scheduler.admission.delete_workload("old-unassigned", force=False)
-    assert replica.scheduler.view.workload("old-unassigned") is not None
+    view = replica.scheduler.view
+    ledger = view.ledger()
+    assert ledger is not None
+    assert not ledger.value.ready
+    assert view.workload("old-unassigned") is not None
+    assert view.assignment("old-unassigned") is None
     await driver.begin_agents()
     await driver.wait(minutes=2)
     await driver.cluster.stop()
