@@ -1,13 +1,14 @@
 """Workloads in the reference's older layout are records like any other (U01, defect A9)."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from attrs import evolve
 
 from persys_adapters.kv.cluster_store import KvClusterStore
-from persys_adapters.kv.contract import Txn
+from persys_adapters.kv.contract import KvRead, Txn
 from persys_adapters.kv.dict_kv import DictKv
 from persys_core.model.spec import ContainerSpec
 from persys_core.model.states import DesiredState, WorkloadStatus
@@ -340,3 +341,49 @@ async def test_old_layouts_count_as_operations() -> None:
     with pytest.raises(CommitTooLargeError, match="104 writes"):
         await store.commit(commit_of(*map(Delete, keys[:26]), expects=[]))
     await store.commit(commit_of(*map(Delete, keys[:25]), expects=[]))
+
+
+@pytest.mark.asyncio
+async def test_an_object_that_is_left_behind_removes_nothing() -> None:
+    """Once a record has its own key, the end of the old object is no end of the record."""
+    kv, store = await opened()
+    start = await kv.revision()
+    await put_raw(kv, SPEC, SPEC_FIELDS)
+    await put_raw(kv, STATUS, STATUS_FIELDS)
+    await kv.txn(Txn(deletes=(OLD,)))
+    async with watching(store, start) as watch:
+        batches = await next_batches(watch, 3)
+    assert batches[2].changes == ()
+
+
+class RacingKv(DictKv):
+    """Another program writes right after the next read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile: list[tuple[bytes, bytes]] = []
+
+    async def get(self, keys: Iterable[bytes]) -> KvRead:
+        read = await super().get(keys)
+        writes, self.meanwhile = tuple(self.meanwhile), []
+        if writes:
+            await self.txn(Txn(puts=writes))
+        return read
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("path", [OLD, STATUS])
+async def test_what_changes_during_a_move_is_not_lost(path: bytes) -> None:
+    """A half that is written while the other one is moved makes the move lose, not the half."""
+    kv = RacingKv()
+    store = KvClusterStore(kv, GUARANTEES)
+    await put_raw(kv, OLD, LEGACY)
+    revision = await put_raw(kv, SPEC, SPEC_FIELDS)
+    await store.snapshot()
+    before = await found(store, WORKLOAD_KEY)
+    newer = json.dumps({**LEGACY, "status": "Failed"}).encode()
+    kv.meanwhile = [(path, newer)]
+    commit = commit_of(Put(WORKLOAD_KEY, before.value), expects=[expect(WORKLOAD_KEY, revision)])
+    lost = await conflicted(store, commit)
+    assert lost.current[WORKLOAD_KEY] == before
+    assert kv.entries[path].value == newer

@@ -30,7 +30,7 @@ from persys_core.sim.agent_settings import existing_agent
 from persys_core.sim.clock import VirtualClock
 from persys_core.sim.cluster import SimulatedCluster
 from persys_core.testing.virtual import virtual_time
-from tests.builders import Driver
+from tests.builders import Driver, container
 from tests.corpus import reference_etcd as reference
 from tests.corpus.reference_records import revision
 
@@ -399,6 +399,28 @@ async def test_nothing_is_given_up_before_its_place_is_known(clock: VirtualClock
     assert "removed" in driver.touched()["old-unassigned"]
     assert reference.keys_of(driver.kv.entries, "old-unassigned") == []
     assert driver.bugs == 0
+
+
+@virtual_time()
+async def test_nothing_is_charged_before_the_ledger_is_ready(clock: VirtualClock) -> None:
+    """A larger spec that comes before the take-over is charged by it, and by nobody else."""
+    driver = Takeover(clock, reference.corpus())
+    await driver.run_work()
+    replica = await driver.cluster.start_replica()
+    await driver.apply("web", container("nginx:2", cpu=2000))
+    view = replica.scheduler.view
+    ledger = view.ledger()
+    assert ledger is not None
+    assert not ledger.value.ready
+    assert view.allocation("n1") is None
+    await driver.begin_agents()
+    await driver.wait(minutes=1)
+    held = view.assignment("web")
+    assert held is not None
+    assert held.value.charged.cpu_millicores == 2000
+    assert ledger_differences(view) == {}
+    assert await driver.status("web") == "Running"
+    await driver.cluster.stop()
 
 
 @virtual_time()
