@@ -6,14 +6,20 @@ or halves of them; the store in memory begins with the records that these stand 
 
 import random
 from collections.abc import Iterator
+from contextlib import aclosing
+from functools import partial
+from pathlib import Path
 
 import pytest
 from attrs import evolve
 
 from persys_adapters.kv.cluster_store import KvClusterStore
-from persys_adapters.kv.contract import Txn
+from persys_adapters.kv.contract import Kv, Txn
 from persys_adapters.kv.dict_kv import DictKv
 from persys_adapters.records.codec import decode
+from persys_adapters.sqlite.file import SqliteFile
+from persys_adapters.sqlite.kv import SqliteKv
+from persys_adapters.sqlite.thread import SqlThread
 from persys_core.model.ids import StoreRevision
 from persys_core.model.workload import StatusRecord, Workload
 from persys_core.ports.cluster_store import (
@@ -90,8 +96,21 @@ def values(records: Seen) -> dict[Key, Record]:
 @pytest.mark.parametrize("seed", range(60))
 async def test_commits_come_out_as_in_memory(seed: int) -> None:
     """The same commits win and lose, the same records are left, and a watcher sees them too."""
+    await commits_come_out(DictKv(), seed)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("seed", range(3))
+async def test_commits_come_out_alike_on_disk(seed: int, tmp_path: Path) -> None:
+    """The same on SQLite, which keeps the key-value contract in its own way."""
+    thread = SqlThread(partial(SqliteFile, tmp_path / "state.db", 1000))
+    await thread.start()
+    async with aclosing(SqliteKv(thread)) as kv:
+        await commits_come_out(kv, seed)
+
+
+async def commits_come_out(kv: Kv, seed: int) -> None:
     rng = random.Random(seed)
-    kv = DictKv()
     if puts := tuple(seeded(rng)):
         await kv.txn(Txn(puts=puts))
     store = KvClusterStore(kv, Guarantee.CAS | Guarantee.WATCH)

@@ -21,8 +21,10 @@ from persys_adapters.kv.dict_kv import DictKv
 from persys_adapters.records.codec import decode
 from persys_core.control.answers import ApplyOutcomeKind
 from persys_core.control.ledger_audit import ledger_differences
+from persys_core.control.requests import AcknowledgeEmpty
 from persys_core.model.states import DesiredState, OperatingMode, WorkloadStatus, WorkloadType
 from persys_core.model.workload import Workload
+from persys_core.modes.evidence import Known
 from persys_core.ports.agents import ApplyRequest
 from persys_core.ports.cluster_store import Guarantee, Key, Kind
 from persys_core.ports.observer import Metric
@@ -109,6 +111,9 @@ class Takeover(Driver):
         value: dict[str, Any] = json.loads(self.kv.entries[path.encode()].value)
         return value
 
+    def mode(self) -> OperatingMode:
+        return self.cluster.api().mode.mode
+
     @property
     def bugs(self) -> float:
         return sum(replica.observer.count(Metric.BUGS) for replica in self.cluster.replicas)
@@ -146,7 +151,7 @@ async def test_nothing_that_runs_is_touched(clock: VirtualClock) -> None:
         for node_id, ids in reference.RUNNING.items():
             model = driver.cluster.machines.model(node_id)
             assert model.running(clock.now()).keys() >= set(ids)
-        assert driver.cluster.api().mode.mode is OperatingMode.NORMAL
+        assert driver.mode() is OperatingMode.NORMAL
 
 
 @virtual_time()
@@ -424,6 +429,28 @@ async def test_nothing_is_charged_before_the_ledger_is_ready(clock: VirtualClock
 
 
 @virtual_time()
+async def test_a_store_that_an_operator_takes_is_taken_over_too(clock: VirtualClock) -> None:
+    """Where this replica knew another cluster it asks first; then nothing that runs is touched."""
+    driver = Takeover(clock, reference.corpus())
+    await driver.run_work()
+    await driver.cluster.memory.save(Known("another"))
+    await driver.begin()
+    await driver.wait(minutes=1)
+    scheduler = driver.cluster.api()
+    assert driver.mode() is OperatingMode.RECOVERY
+    assert driver.touched() == {}
+    await scheduler.recovery.acknowledge_empty(AcknowledgeEmpty("it is ours now", "me"))
+    await driver.wait(minutes=3)
+    assert driver.mode() is OperatingMode.NORMAL
+    assert ledger_differences(scheduler.view) == {}
+    assert driver.touched().keys() & everything_running() == set()
+    for workload_id in everything_running():
+        assert await driver.status(workload_id) == "Running"
+    await driver.cluster.stop()
+    assert driver.bugs == 0
+
+
+@virtual_time()
 async def test_work_without_records_is_recovery(clock: VirtualClock) -> None:
     """Nodes alone, whose agents run work, are a store that was lost, and no fresh cluster (A3)."""
     driver = Takeover(clock, reference.corpus())
@@ -434,6 +461,6 @@ async def test_work_without_records_is_recovery(clock: VirtualClock) -> None:
     driver.cluster.wrap_store = lambda _: store
     await driver.begin()
     await driver.wait(minutes=1)
-    assert driver.cluster.api().mode.mode is OperatingMode.RECOVERY
+    assert driver.mode() is OperatingMode.RECOVERY
     await driver.cluster.stop()
     assert driver.touched() == {}

@@ -73,7 +73,7 @@ class LeadingLoops:
             on_bug=on_bug,
         )
         self._pass = NodePass(self._term, scheduler.listing, scheduler.modes.report)
-        self._take_over = TakeOver(self._term)
+        self._take_over = TakeOver(self._term, lambda: scheduler.modes.may_act)
         self._audit = LedgerAudit(self._term)
         self._volume_audit = VolumeAudit(self._term)
         self._drift = DriftDetector(
@@ -100,7 +100,7 @@ class LeadingLoops:
             ports=scheduler.ports,
             config=scheduler.config,
             requeue=self._requeue,
-            may_act=lambda: scheduler.modes.may_act,
+            may_act=lambda: scheduler.modes.may_act and not self._take_over.is_due,
             may_move=scheduler.monitor.may_move,
             looking_at=scheduler.monitor.releases.looking_at,
             step_down=self._fenced_off.set,
@@ -258,6 +258,7 @@ class LeadingLoops:
         """The backstop: the ledger, the volumes, and everything that is not at rest."""
         with suppress(StoreUnavailableError, FrozenError, LeadershipLostError):
             # What could not be compared now the next pass, or the next leader, compares.
+            await self._take_over.run()
             await self._audit.run()
             await self._volume_audit.run()
         self._add_unsettled()

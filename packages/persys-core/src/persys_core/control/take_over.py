@@ -45,26 +45,32 @@ _log = logging.getLogger("persys.scheduler")
 
 
 class TakeOver:
-    """The first thing that a leader does; nothing in a cluster whose ledger is ready."""
+    """The first thing that a leader does; nothing in a cluster whose ledger is ready.
 
-    def __init__(self, term: Term) -> None:
+    ``may_act``: whether the mode permits it. Nobody else acts while it ``is_due``.
+    """
+
+    def __init__(self, term: Term, may_act: Callable[[], bool]) -> None:
         self._term = term
+        self._may_act = may_act
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the ledger is to be built. A store without its state is in recovery, which an
+        operator ends."""
+        stored = self._term.view.ledger()
+        return stored is not None and not stored.value.ready
 
     async def run(self) -> None:
         """Until the ledger is ready. LeadershipLostError where that comes first."""
-        while self._is_due():
-            if self._term.may_act():
+        while self.is_due:
+            if self._may_act():
                 try:
                     await self._build()
                     continue
                 except (StoreUnavailableError, FrozenError) as error:
                     _log.warning("the ledger cannot be built yet: %s", error)
             await self._term.ports.clock.sleep(RETRY_AFTER)
-
-    def _is_due(self) -> bool:
-        """A store without this record is in recovery, which an operator ends."""
-        stored = self._term.view.ledger()
-        return stored is not None and not stored.value.ready
 
     async def _build(self) -> None:
         of_another = [
