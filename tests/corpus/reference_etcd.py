@@ -51,10 +51,14 @@ RUNNING: Mapping[str, tuple[str, ...]] = {
     "n3": ("git", "old-unassigned", "unassigned"),
     "n4": ("fire",),
     "n5": ("small",),
+    "n6": ("on-broken-node",),
 }  # fmt: skip
 STOPPED: Mapping[str, tuple[str, ...]] = {"n1": ("resting",)}
-QUARANTINED = ("/workloads-spec/broken", "/workloads-spec/wasm", "/workloads/old-broken")
-"""What nobody can read; ``broken`` runs on n1 all the same."""
+QUARANTINED = (
+    "/nodes/n6", "/assignments/no-place", "/workloads-spec/broken", "/workloads-spec/wasm",
+    "/workloads-status/no-word", "/workloads/old-broken",
+)  # fmt: skip
+"""What nobody can read: a node whose agent is there all the same, and parts of workloads."""
 
 
 def corpus() -> Keys:
@@ -210,10 +214,18 @@ def large() -> Keys:
 
 
 def unreadable() -> Keys:
-    """Damage, and a kind of a later release."""
-    damaged = workload("broken") | {b"/workloads-spec/broken": b'{"id":"broken","type":"conta'}
+    """Damage at every place, and a kind of a later release."""
+    damage = (
+        b"/nodes/n6", b"/assignments/no-place", b"/workloads-status/no-word",
+        b"/workloads-spec/broken", b"/workloads/old-broken",
+    )  # fmt: skip
     return (
-        damaged | _split(spec("wasm", "wasm"), status("wasm")) | {b"/workloads/old-broken": b"\x00"}
+        workload("broken")
+        | workload("no-word")
+        | workload("no-place")
+        | workload("on-broken-node", "n6")
+        | _split(spec("wasm", "wasm"), status("wasm"))
+        | dict.fromkeys(damage, b'{"id":"damaged","status":"Runni')
     )
 
 

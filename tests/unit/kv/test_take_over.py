@@ -25,6 +25,7 @@ from persys_core.control.requests import AcknowledgeEmpty
 from persys_core.model.states import DesiredState, OperatingMode, WorkloadStatus, WorkloadType
 from persys_core.model.workload import Workload
 from persys_core.modes.evidence import Known
+from persys_core.nodes.liveness import NodeCondition
 from persys_core.ports.agents import ApplyRequest
 from persys_core.ports.cluster_store import Guarantee, Key, Kind
 from persys_core.ports.observer import Metric
@@ -248,6 +249,21 @@ async def test_what_cannot_be_read_is_shown_and_kept(clock: VirtualClock) -> Non
             for folder in ("/workloads-status/", "/assignments/"):
                 key = f"{folder}{id_}".encode()
                 assert driver.kv.entries[key].value == keys[key]
+
+
+@virtual_time()
+async def test_a_node_that_cannot_be_read_has_not_left(clock: VirtualClock) -> None:
+    """Its work waits for it, however long, and is charged there: a copy elsewhere would be a
+    second one. Workloads with a broken part are let be, and hold up nobody."""
+    async with taken_over(clock) as driver:
+        await driver.wait(minutes=15)
+        for workload_id in ("on-broken-node", "no-word", "no-place"):
+            assert workload_id not in driver.touched()
+        scheduler = driver.cluster.api()
+        assert scheduler.node_views.condition("n6") is NodeCondition.NOT_READY
+        allocation = scheduler.view.allocation("n6")
+        assert allocation is not None
+        assert allocation.value.charged.cpu_millicores == 250
 
 
 @virtual_time()

@@ -105,7 +105,7 @@ class KvClusterStore:
         """Every record at one revision."""
         revision: StoreRevision = 0
         records: dict[Key, Versioned[Record]] = {}
-        quarantined: list[str] = []
+        unreadable: dict[Key, str] = {}
         old: list[KvEntry] = []
         async with aclosing(self._kv.pages(_PREFIXES)) as pages:
             async for page in pages:
@@ -114,10 +114,11 @@ class KvClusterStore:
                     if legacy_id(_path(entry.key)):
                         old.append(entry)
                     else:
-                        self._add(entry, records, quarantined)
+                        self._add(entry, records, unreadable)
         for entry in old:
-            self._add_old(entry, records, quarantined)
-        return Snapshot(revision, records, tuple(quarantined))
+            self._add_old(entry, records, unreadable)
+        quarantined = tuple(dict.fromkeys(unreadable.values()))
+        return Snapshot(revision, records, quarantined, frozenset(unreadable))
 
     async def get(self, keys: Iterable[Key]) -> Mapping[Key, Versioned[Record] | None]:
         """The named records as they stand now, all at one revision."""
@@ -244,30 +245,30 @@ class KvClusterStore:
         return self._conflict(commit, read.revision, read.entries)
 
     def _add(
-        self, entry: KvEntry, records: dict[Key, Versioned[Record]], quarantined: list[str]
+        self, entry: KvEntry, records: dict[Key, Versioned[Record]], unreadable: dict[Key, str]
     ) -> None:
         key = key_at(_path(entry.key))
         if key is None:
             return
         found = self._decoded(key, entry)
         if found is None:
-            quarantined.append(_path(entry.key))
+            unreadable[key] = _path(entry.key)
         else:
             records[key] = found[0]
 
     def _add_old(
-        self, entry: KvEntry, records: dict[Key, Versioned[Record]], quarantined: list[str]
+        self, entry: KvEntry, records: dict[Key, Versioned[Record]], unreadable: dict[Key, str]
     ) -> None:
         """An old object stands for what has no key of its own, readable or not."""
         for key, half in self._halves(entry).items():
-            if key in records or path_of(key) in quarantined:
+            if key in records or key in unreadable:
                 self._from_old.discard(key)
                 continue
             found = self._decoded(key, half)
-            if found is not None:
+            if found is None:
+                unreadable[key] = _path(entry.key)
+            else:
                 records[key] = found[0]
-            elif _path(entry.key) not in quarantined:
-                quarantined.append(_path(entry.key))
 
     def _halves(self, entry: KvEntry) -> Mapping[Key, KvEntry]:
         """What an old object stands for, by key; from now on it is known to be there."""

@@ -18,6 +18,7 @@ from persys_core.control.term import Term
 from persys_core.model.cluster import LedgerState
 from persys_core.model.errors import FrozenError
 from persys_core.model.ids import NodeId, WorkloadId
+from persys_core.model.resources import Resources
 from persys_core.model.volume import Attachment
 from persys_core.model.workload import Workload
 from persys_core.placement.demand import charge_for
@@ -111,7 +112,8 @@ class TakeOver:
         """``whole``: also write what is restored of its wish and its status."""
         view, now = self._term.view, self._term.now()
         stored, status = view.workload(workload_id), view.status(workload_id)
-        if stored is None or not is_of_another(stored.value):
+        keys = (Key.status(workload_id), Key.assignment(workload_id))
+        if stored is None or not is_of_another(stored.value) or view.is_unreadable(*keys):
             return tx
         assignment = view.assignment(workload_id)
         home = home_of(status.value if status else None, assignment.value if assignment else None)
@@ -126,10 +128,13 @@ class TakeOver:
         key = Key.assignment(workload_id)
         if not home:
             return tx.expecting(key, assignment)
-        node = view.node(home)
-        tx = tx.expecting(Key.node(home), node)
         request = self._term.placing.request_for(taken.workload, taken.status)
-        charge = charge_for(request, node.value) if node else None
+        if view.is_unreadable(Key.node(home)):
+            charge: Resources | None = request.demand
+        else:
+            node = view.node(home)
+            tx = tx.expecting(Key.node(home), node)
+            charge = charge_for(request, node.value) if node else None
         held = assignment_of(taken, home, charge, assignment.value if assignment else None, now)
         return tx.put(key, held, assignment)
 
