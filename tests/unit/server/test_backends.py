@@ -10,7 +10,7 @@ import pytest
 
 from persys_core.ports.cluster_store import Guarantee, StoreUnavailableError
 from persys_core.ports.observer import NullObserver
-from persys_server.backends import StoreNotAvailableError, instance_name, open_ports
+from persys_server.backends import instance_name, open_ports
 from persys_server.settings import Settings, load_settings
 
 
@@ -41,11 +41,11 @@ async def test_sqlite_lies_in_the_data_dir_and_is_held(tmp_path: Path) -> None:
 
 
 @pytest.mark.asyncio
-async def test_etcd_is_refused_with_a_reason(tmp_path: Path) -> None:
-    """Whoever gets past the command line still learns why."""
+async def test_etcd_is_opened_without_waiting_for_it(tmp_path: Path) -> None:
+    """A server that is away is met, and waited for, by the scheduler's start."""
     async with AsyncExitStack() as stack:
-        with pytest.raises(StoreNotAvailableError, match="etcd"):
-            await open_ports(settings("etcd", tmp_path), NullObserver(), stack)
+        ports = await open_ports(settings("etcd", tmp_path), NullObserver(), stack)
+        assert Guarantee.SHARED in ports.store.guarantees
 
 
 def test_instances_have_names_of_their_own() -> None:

@@ -16,6 +16,7 @@ __all__ = [
     "LEGACY_PREFIX",
     "NODE_STATUS_SUFFIX",
     "PREFIXES",
+    "PROBE_PATH",
     "key_at",
     "path_of",
 ]
@@ -41,6 +42,8 @@ NODE_STATUS_SUFFIX = "/status"
 """After a node's path: a shadow of its status, which nobody reads."""
 
 LEADER_PREFIX = _FOLDERS[Kind.LEADER]
+PROBE_PATH = "/persys/probe"
+"""No record: what is put there shows that the store takes what adds to it."""
 PREFIXES: tuple[str, ...] = (*_FOLDERS.values(), *_SINGLES.values(), LEGACY_PREFIX)
 """The key prefixes under which all records stand; other keys may stand there, too."""
 
