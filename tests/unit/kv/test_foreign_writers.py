@@ -108,6 +108,7 @@ async def test_unreadable_records_are_quarantined() -> None:
     snapshot = await store.snapshot()
     assert set(snapshot.records) == {Key.allocation("n1")}
     assert snapshot.quarantined == ("/assignments/bad", "/nodes/\udcff")
+    assert snapshot.unreadable == {Key.assignment("bad"), Key.node("\udcff")}
     assert reports == list(snapshot.quarantined)
 
 

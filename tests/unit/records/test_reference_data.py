@@ -8,6 +8,7 @@ import pytest
 
 from persys_adapters.records.codec import Decoded, UnreadableRecordError, decode, encode
 from persys_adapters.records.json_values import instant
+from persys_adapters.records.legacy import halves_of
 from persys_adapters.records.mounts import port_from, volume_from
 from persys_core.model.cluster import LeaderRecord
 from persys_core.model.drift import DriftRecord, DriftType
@@ -30,7 +31,7 @@ from persys_core.model.states import (
     WorkloadType,
 )
 from persys_core.model.workload import Assignment, StatusRecord, Workload
-from persys_core.ports.cluster_store import Key
+from persys_core.ports.cluster_store import Key, Kind
 
 ZERO = "0001-01-01T00:00:00Z"
 
@@ -351,3 +352,70 @@ def test_a_drift_record_is_read_in_place() -> None:
     )
     again = json.loads(encode(key, found.record, "token", found.unknown))
     assert {**again, "persys": None} == {**written, "persys": None}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"retry": {"attempts": 5, "maxAttempts": 5}},
+        {"metadata": {"retry_terminal": True}},
+        {"metadata": {"retry_terminal": "true"}},
+        {"metadata": {"failure_reason": "PORT_BIND_CONFLICT"}},
+    ],
+)
+def test_what_the_reference_gave_up_stays_so(changes: dict[str, Any]) -> None:
+    """A halted workload is not tried again by itself; its texts, which may tell secrets, are not
+    repeated."""
+    found = status(**{"status": "Failed", "metadata": {}, "retry": {"attempts": 1}, **changes})
+    assert found.retry.exhausted
+    assert found.retry.next_at is None
+    assert found.reason is not None
+    assert "exit 1" not in found.reason.message
+    assert not status(**{**changes, "status": "Running"}).retry.exhausted
+
+
+def test_a_failure_that_may_be_tried_again_is_not_given_up() -> None:
+    """Failed with tries left goes on where it was."""
+    found = status(status="Failed", retry={"attempts": 2, "maxAttempts": 5})
+    assert (found.retry.exhausted, found.retry.attempts) == (False, 2)
+
+
+def test_what_runs_has_a_new_budget() -> None:
+    """Attempts of long ago, which the reference never forgets, do not count (C7)."""
+    assert status(status="Running").retry.attempts == 0
+
+
+def test_the_wishes_of_users_are_told_from_notes() -> None:
+    """Only texts under our names, well formed, and nothing that the reference noted itself."""
+    metadata = {
+        "persys.scheduling.persistence_class": "node-local",
+        "persys.scheduling.strategy": "no such one",
+        "persys.scheduling.pinned_reason": "local data",
+        "persys.disk.ids": "disk-1",
+        "allow_move": "true",
+        "persys.number": 7,
+        "last_error": "boom",
+    }
+    assert status(metadata=metadata).user_metadata == {
+        "persys.scheduling.persistence_class": "node-local",
+        "persys.disk.ids": "disk-1",
+        "allow_move": "true",
+    }
+
+
+def test_logs_are_cut_to_their_last_lines() -> None:
+    """At most 50 whole lines and 8 KiB stay in the record, in either layout (C5)."""
+    line = "[2026-06-01 10:00:00] a line that says something\n"
+    for count in (60, 100_000):
+        decoded = read(Key.status("w1"), {**STATUS, "logs": line * count})
+        assert decoded.unknown["logs"] == line * 50
+        half = halves_of(json.dumps({**SPEC, **STATUS, "logs": line * count}).encode())
+        assert json.loads(half[Kind.STATUS])["logs"] == line * 50
+    long = "x" * 100_000 + "\n" + line
+    assert read(Key.status("w1"), {**STATUS, "logs": long}).unknown["logs"] == line
+
+
+def test_labels_that_no_selector_can_be_are_left_out() -> None:
+    """A malformed wish would make the workload unplaceable for ever; the label itself stays."""
+    found = workload({**SPEC, "labels": {"zone": "a", "": "b"}})
+    assert found.spec.metadata == {"persys.scheduling.node_selector.zone": "a"}

@@ -1,21 +1,21 @@
 """ClusterStore on any store that keeps the key-value contract.
 
-Decided here: how a commit becomes a transaction of bytes, how its writer is recognised (every
-value carries the commit's token), and the three answers about a commit whose outcome nobody told.
-Formats are decided in ``records``, promises of storage by the ``Kv`` underneath.
+Decided here: how records are read from bytes, how a commit's writer is recognised (every value
+carries the commit's token), and the three answers about a commit whose outcome nobody told.
+Formats are decided in ``records``, what a commit means for records in an older layout in
+``kv.legacy``, promises of storage by the ``Kv`` underneath.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping
 from contextlib import aclosing
 
 from persys_adapters.kv.contract import (
     Applied,
     Compacted,
-    Compare,
     Kv,
     KvBatch,
     KvChange,
@@ -24,9 +24,17 @@ from persys_adapters.kv.contract import (
     Txn,
     holds,
 )
+from persys_adapters.kv.legacy import (
+    as_bytes,
+    halves_in,
+    places_of,
+    touched_by,
+    transaction_of,
+)
 from persys_adapters.records.codec import UnreadableRecordError, decode, encode
 from persys_adapters.records.json_values import JsonObject
 from persys_adapters.records.layout import PREFIXES, PROBE_PATH, key_at, path_of
+from persys_adapters.records.legacy import HALVES, legacy_id
 from persys_core.memory.commit_rules import check_commit
 from persys_core.model.ids import StoreRevision
 from persys_core.ports.cluster_store import (
@@ -75,7 +83,8 @@ class KvClusterStore:
     A record that cannot be read counts as absent everywhere but in its revision: nothing that
     expects it to be absent succeeds, so it is never overwritten by mistake. ``on_unreadable`` is
     called for each, with its path. Fields that we do not know are kept in memory with their key
-    and written again with it.
+    and written again with it. A workload in the reference's older layout is two records like any
+    other; its first write moves it.
     """
 
     def __init__(
@@ -85,6 +94,10 @@ class KvClusterStore:
         self._guarantees = guarantees
         self._on_unreadable = on_unreadable
         self._unknown: dict[Key, JsonObject] = {}
+        self._old: set[str] = set()
+        """The workloads that have an object of the older layout, as far as it was seen."""
+        self._from_old: set[Key] = set()
+        """The records that were given from there."""
         self._own: OrderedDict[StoreRevision, Commit] = OrderedDict()
 
     @property
@@ -96,18 +109,25 @@ class KvClusterStore:
         """Every record at one revision."""
         revision: StoreRevision = 0
         records: dict[Key, Versioned[Record]] = {}
-        quarantined: list[str] = []
+        unreadable: dict[Key, str] = {}
+        old: list[KvEntry] = []
         async with aclosing(self._kv.pages(_PREFIXES)) as pages:
             async for page in pages:
                 revision = page.revision
                 for entry in page.entries:
-                    self._add(entry, records, quarantined)
-        return Snapshot(revision, records, tuple(quarantined))
+                    if legacy_id(_path(entry.key)):
+                        old.append(entry)
+                    else:
+                        self._add(entry, records, unreadable)
+        for entry in old:
+            self._add_old(entry, records, unreadable)
+        quarantined = tuple(dict.fromkeys(unreadable.values()))
+        return Snapshot(revision, records, quarantined, frozenset(unreadable))
 
     async def get(self, keys: Iterable[Key]) -> Mapping[Key, Versioned[Record] | None]:
         """The named records as they stand now, all at one revision."""
         wanted = list(keys)
-        read = await self._kv.get(map(_bytes_of, wanted))
+        read = await self._kv.get({place for key in wanted for place in places_of(key)})
         return {key: self._found(key, read.entries) for key in wanted}
 
     async def commit(self, commit: Commit) -> CommitResult:
@@ -117,7 +137,7 @@ class KvClusterStore:
         fails, AmbiguousCommitError.
         """
         check_commit(commit)
-        txn = self._txn(commit)
+        txn = await self._txn(commit)
         try:
             return await self._do(commit, txn)
         except AmbiguousCommitError as error:
@@ -132,7 +152,7 @@ class KvClusterStore:
                     if isinstance(event, Compacted):
                         break
                     seen = event.revision
-                    yield self._batch(event)
+                    yield await self._batch(event)
             self._own.clear()
             snapshot = await self.snapshot()
             seen = snapshot.revision
@@ -152,19 +172,14 @@ class KvClusterStore:
     async def compact(self, before: StoreRevision) -> None:
         """Nothing to do: the store underneath keeps its history small, unless a subclass."""
 
-    def _txn(self, commit: Commit) -> Txn:
-        txn = Txn(
-            tuple(
-                Compare(_bytes_of(wanted.key), wanted.revision, wanted.create_revision)
-                for wanted in commit.expects
-            ),
-            tuple(
-                (_bytes_of(write.key), self._value(write, commit.token))
-                for write in commit.writes
-                if isinstance(write, Put)
-            ),
-            tuple(_bytes_of(write.key) for write in commit.writes if not isinstance(write, Put)),
-        )
+    async def _txn(self, commit: Commit) -> Txn:
+        found: Mapping[bytes, KvEntry] = {}
+        if touched := touched_by(commit) & self._old:
+            keys = (Key(kind, id_) for id_ in touched for kind in HALVES)
+            found = (await self._kv.get({p for key in keys for p in places_of(key)})).entries
+        puts = (write for write in commit.writes if isinstance(write, Put))
+        values = {put.key: self._value(put, commit.token) for put in puts}
+        txn = transaction_of(commit, values, found)
         size = sum(len(key) + len(value) for key, value in txn.puts)
         if size > MAX_COMMIT_BYTES:
             raise CommitTooLargeError(
@@ -243,19 +258,49 @@ class KvClusterStore:
         return self._conflict(commit, read.revision, read.entries)
 
     def _add(
-        self, entry: KvEntry, records: dict[Key, Versioned[Record]], quarantined: list[str]
+        self, entry: KvEntry, records: dict[Key, Versioned[Record]], unreadable: dict[Key, str]
     ) -> None:
         key = key_at(_path(entry.key))
         if key is None:
             return
         found = self._decoded(key, entry)
         if found is None:
-            quarantined.append(_path(entry.key))
+            unreadable[key] = _path(entry.key)
         else:
             records[key] = found[0]
 
+    def _add_old(
+        self, entry: KvEntry, records: dict[Key, Versioned[Record]], unreadable: dict[Key, str]
+    ) -> None:
+        """An old object stands for what has no key of its own, readable or not."""
+        for key, half in self._halves(entry).items():
+            if key in records or key in unreadable:
+                self._from_old.discard(key)
+                continue
+            found = self._decoded(key, half)
+            if found is None:
+                unreadable[key] = _path(entry.key)
+            else:
+                records[key] = found[0]
+
+    def _halves(self, entry: KvEntry) -> Mapping[Key, KvEntry]:
+        """What an old object stands for, by key; from now on it is known to be there."""
+        id_ = legacy_id(_path(entry.key))
+        self._old.add(id_)
+        halves = {Key(kind, id_): half for kind, half in halves_in(entry).items()}
+        self._from_old |= halves.keys()
+        return halves
+
     def _found(self, key: Key, entries: Mapping[bytes, KvEntry]) -> Found:
-        entry = entries.get(_bytes_of(key))
+        own, *others = places_of(key)
+        entry = entries.get(own)
+        old = entries.get(others[0]) if others else None
+        if old is not None:
+            halves = self._halves(old)
+            if entry is None:
+                entry = halves[key]
+            else:
+                self._from_old.discard(key)
         found = self._decoded(key, entry) if entry is not None else None
         return found[0] if found is not None else None
 
@@ -264,7 +309,7 @@ class KvClusterStore:
         try:
             decoded = decode(key, entry.value)
         except UnreadableRecordError as error:
-            self._on_unreadable(path_of(key), error)
+            self._on_unreadable(_path(entry.key), error)
             return None
         if decoded.unknown:
             self._unknown[key] = decoded.unknown
@@ -272,13 +317,13 @@ class KvClusterStore:
             self._unknown.pop(key, None)
         return Versioned(decoded.record, entry.mod_revision, entry.create_revision), decoded.token
 
-    def _batch(self, batch: KvBatch) -> WatchBatch:
+    async def _batch(self, batch: KvBatch) -> WatchBatch:
         own = self._own.get(batch.revision)
         writes = own.writes if own else ()
         values = {write.key: write.value for write in writes if isinstance(write, Put)}
         token = own.token if own else ""
         changes: list[Change] = []
-        for change in batch.changes:
+        for change in await self._told(batch):
             key = key_at(_path(change.key))
             if key is None:
                 continue
@@ -287,6 +332,36 @@ class KvClusterStore:
                 changes.append(seen[0])
                 token = token or seen[1]
         return WatchBatch(batch.revision, tuple(changes), token)
+
+    async def _told(self, batch: KvBatch) -> list[KvChange]:
+        """The changes, with those of old objects as changes of what these stand for."""
+        told = [each for each in batch.changes if not legacy_id(_path(each.key))]
+        keys = {key_at(_path(each.key)) for each in told}
+        self._from_old -= keys
+        for change in batch.changes:
+            if id_ := legacy_id(_path(change.key)):
+                told += await self._told_of_old(id_, change.entry, keys)
+        return told
+
+    async def _told_of_old(
+        self, id_: str, entry: KvEntry | None, changed: Container[Key | None]
+    ) -> list[KvChange]:
+        mine = [key for key in (Key(kind, id_) for kind in HALVES) if key not in changed]
+        if entry is None:
+            self._old.discard(id_)
+            gone = [key for key in mine if key in self._from_old]
+            self._from_old.difference_update(gone)
+            return [KvChange(as_bytes(path_of(key)), None) for key in gone]
+        halves = self._halves(entry)
+        others = await self._kv.get([as_bytes(path_of(key)) for key in mine])
+        told = []
+        for key in halves:
+            path = as_bytes(path_of(key))
+            if key in mine and path not in others.entries:
+                told.append(KvChange(path, halves[key]))
+            else:
+                self._from_old.discard(key)
+        return told
 
     def _change(self, key: Key, change: KvChange, own: Record | None) -> tuple[Change, str] | None:
         """The change and its writer's token; ``None`` for a record that cannot be read."""
@@ -299,10 +374,6 @@ class KvClusterStore:
             return Change(key, known), ""
         found = self._decoded(key, entry)
         return (Change(key, found[0]), found[1]) if found is not None else None
-
-
-def _bytes_of(key: Key) -> bytes:
-    return path_of(key).encode(errors="surrogateescape")
 
 
 def _path(raw: bytes) -> str:

@@ -26,7 +26,12 @@ from persys_adapters.records.json_values import (
 )
 from persys_adapters.records.nodes import StoredNode, node_from, node_json
 from persys_adapters.records.placements import StoredAssignment, assignment_from, assignment_json
-from persys_adapters.records.statuses import StoredStatus, status_from, status_json
+from persys_adapters.records.statuses import (
+    StoredStatus,
+    status_from,
+    status_json,
+    with_short_logs,
+)
 from persys_adapters.records.volumes import (
     AttachmentExtras,
     StoredAttachment,
@@ -78,6 +83,8 @@ class _Form:
     known: Known
     ids: tuple[str, ...] = ()
     """The JSON names of the fields that the key's id names, in its order."""
+    shortened: Callable[[JsonObject], JsonObject] = dict
+    """What of a stored value is read and kept."""
 
 
 def _plain(kind: type[Record], *ids: str) -> _Form:
@@ -98,7 +105,13 @@ _FORMS: Mapping[Kind, _Form] = {
         _joined(StoredWorkload, Workload, spec=known_names(SpecExtras)),
         ("id",),
     ),
-    Kind.STATUS: _Form(status_json, status_from, _joined(StoredStatus, StatusRecord), ("id",)),
+    Kind.STATUS: _Form(
+        status_json,
+        status_from,
+        _joined(StoredStatus, StatusRecord),
+        ("id",),
+        shortened=with_short_logs,
+    ),
     Kind.ASSIGNMENT: _Form(
         assignment_json, assignment_from, _joined(StoredAssignment, Assignment), ("workloadId",)
     ),
@@ -146,7 +159,8 @@ def decode(key: Key, raw: bytes) -> Decoded:
 def _decode(key: Key, raw: bytes) -> Decoded:
     if key.kind is Kind.LEADER and not raw.startswith(b"{"):
         return Decoded(LeaderRecord(key.id.rpartition("/")[0], raw.decode()))
-    form, value = _FORMS[key.kind], parsed(raw)
+    form = _FORMS[key.kind]
+    value = form.shortened(parsed(raw))
     record = form.from_json({**_ids(key, form), **value})
     ours = value.get(_OURS)
     token = ours.pop(_TOKEN, "") if isinstance(ours, dict) else ""

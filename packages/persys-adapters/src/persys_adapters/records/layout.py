@@ -11,7 +11,15 @@ from collections.abc import Mapping
 
 from persys_core.ports.cluster_store import Key, Kind
 
-__all__ = ["LEADER_PREFIX", "PREFIXES", "PROBE_PATH", "key_at", "path_of"]
+__all__ = [
+    "LEADER_PREFIX",
+    "LEGACY_PREFIX",
+    "NODE_STATUS_SUFFIX",
+    "PREFIXES",
+    "PROBE_PATH",
+    "key_at",
+    "path_of",
+]
 
 _FOLDERS: Mapping[Kind, str] = {
     Kind.NODE: "/nodes/",
@@ -27,12 +35,16 @@ _FOLDERS: Mapping[Kind, str] = {
 }
 _SINGLES: Mapping[Kind, str] = {Kind.MARKER: "/persys/cluster", Kind.LEDGER: "/persys/ledger"}
 _SINGLE_AT: Mapping[str, Kind] = {path: kind for kind, path in _SINGLES.items()}
-_NODE_STATUS_SUFFIX = "/status"
+LEGACY_PREFIX = "/workloads/"
+"""Old objects of the reference, each with the spec and the status of a workload (``legacy``)."""
+
+NODE_STATUS_SUFFIX = "/status"
+"""After a node's path: a shadow of its status, which nobody reads."""
 
 LEADER_PREFIX = _FOLDERS[Kind.LEADER]
 PROBE_PATH = "/persys/probe"
 """No record: what is put there shows that the store takes what adds to it."""
-PREFIXES: tuple[str, ...] = (*_FOLDERS.values(), *_SINGLES.values())
+PREFIXES: tuple[str, ...] = (*_FOLDERS.values(), *_SINGLES.values(), LEGACY_PREFIX)
 """The key prefixes under which all records stand; other keys may stand there, too."""
 
 
@@ -53,6 +65,6 @@ def key_at(path: str) -> Key | None:
         return Key(_SINGLE_AT[path])
     for kind, folder in _FOLDERS.items():
         if path.startswith(folder) and len(path) > len(folder):
-            shadow = kind is Kind.NODE and path.endswith(_NODE_STATUS_SUFFIX)
+            shadow = kind is Kind.NODE and path.endswith(NODE_STATUS_SUFFIX)
             return None if shadow else Key(kind, path.removeprefix(folder))
     return None

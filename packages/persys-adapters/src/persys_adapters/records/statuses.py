@@ -16,11 +16,16 @@ from persys_adapters.records.json_values import (
     only_read,
     to_json,
 )
+from persys_core.model.constraints import constraint_errors
 from persys_core.model.states import ObservedState, WorkloadStatus
 from persys_core.model.workload import Observed, Reason, RetryState, StatusRecord
 
-__all__ = ["StoredStatus", "status_from", "status_json"]
+__all__ = ["StoredStatus", "status_from", "status_json", "with_short_logs"]
 
+_LOG_LINES = 50
+_LOG_BYTES = 8 * 1024
+_WISHES = ("disk_ids", "allow_move")
+_NO_WISH = "persys.scheduling.pinned_reason"
 _S = TypeVar("_S", bound=StrEnum)
 
 
@@ -51,6 +56,7 @@ class StoredRetry:
 
     attempts: int = 0
     next_retry_at: datetime | None = None
+    max_attempts: int = field(default=0, metadata=only_read())
 
 
 @frozen
@@ -95,10 +101,22 @@ def status_from(value: JsonObject) -> StatusRecord:
     """The status record in ``value``; in one of the reference an unknown word is Unknown."""
     if "persys" in value:
         return from_json(value["persys"], StatusRecord)
-    return _adopted(from_json(value, StoredStatus))
+    metadata = value.get("metadata")
+    return _adopted(from_json(value, StoredStatus), metadata if metadata else {})
 
 
-def _adopted(stored: StoredStatus) -> StatusRecord:
+def with_short_logs(value: JsonObject) -> JsonObject:
+    """``value`` with the last lines of its logs: the reference adds to them without end, and a
+    record with all of them could not be written any more (reference defect C5)."""
+    logs = value.get("logs")
+    if not isinstance(logs, str) or (len(logs) <= _LOG_BYTES and logs.count("\n") <= _LOG_LINES):
+        return value
+    lines = logs[-_LOG_BYTES:].splitlines(keepends=True)
+    whole = lines[1:] if len(logs) > _LOG_BYTES else lines
+    return {**value, "logs": "".join(whole[-_LOG_LINES:])}
+
+
+def _adopted(stored: StoredStatus, metadata: JsonObject) -> StatusRecord:
     info = stored.status_info
     return StatusRecord(
         id=stored.id,
@@ -110,10 +128,67 @@ def _adopted(stored: StoredStatus) -> StatusRecord:
             node_id=stored.node_id or stored.assigned_node,
             at=info.last_updated,
         ),
-        reason=_reason(info.reason),
-        retry=RetryState(attempts=stored.retry.attempts, next_at=stored.retry.next_retry_at),
+        reason=_given_up(stored, metadata) or _reason(info.reason),
+        retry=_retry(stored, given_up=_given_up(stored, metadata) is not None),
         last_action=stored.metadata.last_action,
+        user_metadata=_wishes(metadata),
     )
+
+
+_HOPELESS = {
+    "invalid_image",
+    "invalid_specification",
+    "invalid_configuration",
+    "port_bind_conflict",
+    "disk_pressure",
+    "domain_paused_io",
+    "resource_quota",
+    "resource_quota_exceeded",
+}
+"""The failures after which the reference tries no more."""
+
+
+def _given_up(stored: StoredStatus, metadata: JsonObject) -> Reason | None:
+    """Why the reference tries it no more; it stays so until it is applied or retried.
+
+    Its own texts are not repeated, since they may hold secrets of the spec.
+    """
+    if _word(stored.status, WorkloadStatus.UNKNOWN) is not WorkloadStatus.FAILED:
+        return None
+    code = str(metadata.get("failure_reason", "")).strip().lower()
+    spent = 0 < stored.retry.max_attempts <= stored.retry.attempts
+    if not spent and code not in _HOPELESS and metadata.get("retry_terminal") not in (True, "true"):
+        return None
+    text = f"given up by an earlier scheduler after {stored.retry.attempts} attempts"
+    since = stored.status_info.last_updated or EPOCH
+    return Reason(code or "retries_exhausted", text, since=since, retryable=False)
+
+
+def _retry(stored: StoredStatus, *, given_up: bool) -> RetryState:
+    """The reference never gives a budget back (defect C7): what runs has a new one."""
+    retry, info = stored.retry, stored.status_info
+    if _word(stored.status, WorkloadStatus.UNKNOWN) in _RUNS:
+        return RetryState()
+    return RetryState(
+        retry.attempts,
+        None if given_up else retry.next_retry_at,
+        first_failure_at=info.last_updated,
+        exhausted=given_up,
+    )
+
+
+_RUNS = (WorkloadStatus.RUNNING, WorkloadStatus.STOPPED, WorkloadStatus.COMPLETED)
+
+
+def _wishes(metadata: JsonObject) -> dict[str, str]:
+    """The user's own words among what the reference notes; malformed ones mean nothing to it."""
+    return {
+        name: text
+        for name, text in metadata.items()
+        if isinstance(text, str)
+        and (name in _WISHES or (name.startswith("persys.") and name != _NO_WISH))
+        and not any(constraint_errors({name: text}))
+    }
 
 
 def _shown_reason(reason: Reason | None) -> StoredReason | None:

@@ -16,7 +16,7 @@ from persys_adapters.records.json_values import (
 )
 from persys_adapters.records.machines import StoredMachine, machine_from, machine_shape
 from persys_adapters.records.mounts import port_from, port_text, volume_from, volume_text
-from persys_core.model.constraints import SELECTOR_PREFIX
+from persys_core.model.constraints import SELECTOR_PREFIX, constraint_errors
 from persys_core.model.resources import CPU, DISK, MEMORY, Resources
 from persys_core.model.spec import (
     ComposeSpec,
@@ -254,7 +254,8 @@ def _resources(stored: StoredWorkload, extras: SpecExtras) -> Resources:
 
 def _selectors(labels: dict[str, str]) -> dict[str, str]:
     """Labels of a workload of the reference select nodes."""
-    return {SELECTOR_PREFIX + name: value for name, value in labels.items()}
+    wishes = {SELECTOR_PREFIX + name: value for name, value in labels.items()}
+    return {name: text for name, text in wishes.items() if not any(constraint_errors({name: text}))}
 
 
 def _is_plain(resources: Resources) -> bool:

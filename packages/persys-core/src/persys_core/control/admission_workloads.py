@@ -99,7 +99,7 @@ class WorkloadAdmission:
         stored = self._view.workload(workload_id)
         if stored is None:
             return self._drop_tombstones(workload_id, force)
-        if force or self._view.assignment(workload_id) is None:
+        if force or (self._view.assignment(workload_id) is None and self._knows_places()):
             return self._remove(workload_id, force)
         if stored.value.desired_state is DesiredState.DELETED:
             compared = Transaction().expecting(Key.workload(workload_id), stored)
@@ -110,6 +110,11 @@ class WorkloadAdmission:
         tx = Transaction().put(Key.workload(workload_id), changed, stored)
         tx = tx.put(Key.status(workload_id), status, self._view.status(workload_id))
         return tx, DeleteAnswer("Deleting")
+
+    def _knows_places(self) -> bool:
+        """Whether what has no assignment runs nowhere: not while records are taken over."""
+        ledger_state = self._view.ledger()
+        return ledger_state is None or ledger_state.value.ready
 
     def _decide_removal(
         self, workload_id: WorkloadId, force: bool
@@ -122,7 +127,7 @@ class WorkloadAdmission:
         if stored is None:
             raise NotFoundError("workload", workload_id)
         assignment = self._view.assignment(workload_id)
-        ended = assignment is None or assignment.value.released
+        ended = assignment.value.released if assignment else self._knows_places()
         if not ended or self._view.volumes_of(workload_id):
             self._require_writable()
         tx = Transaction(forced=force)

@@ -24,8 +24,8 @@ from persys_core.model.errors import (
     RefusedError,
     StalePlanError,
 )
-from persys_core.model.ids import StoreRevision, WorkloadId, is_valid_id
-from persys_core.model.spec import spec_revision
+from persys_core.model.ids import RevisionId, StoreRevision, WorkloadId, is_valid_id
+from persys_core.model.spec import WorkloadSpec, spec_revision
 from persys_core.model.states import DesiredState
 from persys_core.model.workload import StatusRecord, Workload
 from persys_core.placement.ledger import Transaction
@@ -103,7 +103,7 @@ class ApplyRules:
         changed = evolve(
             workload,
             spec=spec,
-            revision_id=spec_revision(spec),
+            revision_id=_revision(workload, spec),
             desired_state=request.desired_state or workload.desired_state,
             client_revision_id=request.client_revision_id or workload.client_revision_id,
             imported=None,
@@ -176,6 +176,19 @@ class ApplyRules:
     def _node_of(self, workload_id: WorkloadId) -> str:
         assignment = self._view.assignment(workload_id)
         return assignment.value.node_id if assignment else ""
+
+
+def _revision(workload: Workload, spec: WorkloadSpec) -> RevisionId:
+    """The revision of ``spec``; what is wished already keeps the one that it is known by.
+
+    Another scheduler makes revisions in its own way and keeps no metadata in its specs, so of a
+    workload that was taken over metadata alone makes no new one: nothing is restarted for it.
+    """
+    made = spec_revision(spec)
+    if workload.imported is not None or workload.revision_id == spec_revision(workload.spec):
+        return made
+    same = evolve(spec, metadata={}) == evolve(workload.spec, metadata={})
+    return workload.revision_id if same else made
 
 
 def _compare(request: ApplyWorkload, stored: StoreRevision) -> None:

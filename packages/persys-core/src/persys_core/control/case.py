@@ -94,9 +94,11 @@ class Case:
 
 
 def load_case(term: Term, workload_id: WorkloadId) -> Case | None:
-    """Read everything of one workload at this moment; ``None`` where it does not exist."""
+    """Read everything of one workload at this moment; ``None`` where it does not exist, or where
+    one of its records cannot be read, since nothing can be decided then."""
     stored = term.view.workload(workload_id)
-    if stored is None:
+    keys = (Key.status(workload_id), Key.assignment(workload_id))
+    if stored is None or term.view.is_unreadable(*keys):
         return None
     workload = stored.value
     now = term.now()

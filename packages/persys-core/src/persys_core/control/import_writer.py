@@ -23,8 +23,9 @@ from persys_core.recovery.records import ImportedRecords, records_of
 
 __all__ = ["ImportWriter"]
 
-WORKLOADS_PER_COMMIT = 20
-"""Four comparisons each, besides the node, its ledger and the marker: at most 100 in a commit."""
+WORKLOADS_PER_COMMIT = 16
+"""Four comparisons each, five where a store knows an older layout, besides the node, its ledger and
+the marker: at most 100 in a commit."""
 
 
 @frozen

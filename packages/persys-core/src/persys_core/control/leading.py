@@ -16,6 +16,7 @@ from persys_core.control.ledger_audit import LedgerAudit
 from persys_core.control.loops import PeriodicLoop
 from persys_core.control.node_pass import NodePass
 from persys_core.control.reconciler import Reconciler
+from persys_core.control.take_over import TakeOver
 from persys_core.control.term import Term
 from persys_core.control.volume_audit import VolumeAudit
 from persys_core.control.work import Work, tombstone_work, workload_work
@@ -73,6 +74,7 @@ class LeadingLoops:
             on_bug=on_bug,
         )
         self._pass = NodePass(self._term, scheduler.listing, scheduler.modes.report)
+        self._take_over = TakeOver(self._term, lambda: scheduler.modes.may_act)
         self._audit = LedgerAudit(self._term)
         self._volume_audit = VolumeAudit(self._term)
         self._drift = DriftDetector(
@@ -99,7 +101,7 @@ class LeadingLoops:
             ports=scheduler.ports,
             config=scheduler.config,
             requeue=self._requeue,
-            may_act=lambda: scheduler.modes.may_act,
+            may_act=lambda: scheduler.modes.may_act and not self._take_over.is_due,
             may_move=scheduler.monitor.may_move,
             looking_at=scheduler.monitor.releases.looking_at,
             step_down=self._fenced_off.set,
@@ -131,22 +133,27 @@ class LeadingLoops:
 
     async def run(self) -> None:
         """Work until the leadership is lost or this is cancelled; then nothing goes on."""
-        self._add_unsettled()
-        bodies: list[Coroutine[Any, Any, None]] = [
-            self._queue.run(),
-            *(loop.run() for loop in self.loops.values()),
-        ]
-        tasks = [asyncio.create_task(body) for body in bodies]
         lost = asyncio.create_task(self._scheduler.ports.membership.lost(self._leadership))
         fenced_off = asyncio.create_task(self._fenced_off.wait())
+        tasks = [asyncio.create_task(self._take_over.run())]
         try:
             await asyncio.wait((lost, fenced_off, *tasks), return_when=asyncio.FIRST_COMPLETED)
+            if tasks[0].done():
+                tasks[0].result()
+                self._add_unsettled()
+                tasks = [asyncio.create_task(body) for body in self._bodies()]
+                await asyncio.wait((lost, fenced_off, *tasks), return_when=asyncio.FIRST_COMPLETED)
+        except LeadershipLostError:
+            return
         finally:
             self._ended = True
             self._view.unlisten(self._on_change)
             for task in (lost, fenced_off, *tasks):
                 task.cancel()
             await asyncio.gather(lost, fenced_off, *tasks, return_exceptions=True)
+
+    def _bodies(self) -> list[Coroutine[Any, Any, None]]:
+        return [self._queue.run(), *(loop.run() for loop in self.loops.values())]
 
     async def finish(self, patience: timedelta) -> None:
         """Let the looks that are under way come to their end, and begin no other.
@@ -255,6 +262,7 @@ class LeadingLoops:
         """The backstop: the ledger, the volumes, and everything that is not at rest."""
         with suppress(StoreUnavailableError, FrozenError, LeadershipLostError):
             # What could not be compared now the next pass, or the next leader, compares.
+            await self._take_over.run()
             await self._audit.run()
             await self._volume_audit.run()
         self._add_unsettled()

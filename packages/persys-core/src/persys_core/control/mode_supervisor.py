@@ -25,6 +25,7 @@ from persys_core.model.states import OperatingMode
 from persys_core.modes import machine
 from persys_core.modes.evidence import Found, Known, is_new_cluster, judge_store
 from persys_core.modes.machine import Cause, ModeEvent, ModeState
+from persys_core.modes.origin import is_empty, is_of_ours, state_of
 from persys_core.ports.clock import Clock
 from persys_core.ports.cluster_memory import ClusterMemory
 from persys_core.ports.cluster_store import (
@@ -132,9 +133,8 @@ class ModeSupervisor:
         snapshot = await self._store.snapshot()
         self._view.load(snapshot)
         found = self._found(_marker_of(self._view.marker()), snapshot.revision)
-        foreign = any(key.kind is not Kind.LEADER for key in snapshot.records)
-        if is_new_cluster(self._known, found) and not foreign:
-            await self._found_cluster()
+        if is_new_cluster(self._known, found) and not is_of_ours(snapshot):
+            await self._found_cluster(snapshot)
         elif found.marker is None:
             self.report(ModeEvent.MARKER_MISSING, "the store has no marker of this cluster")
             return
@@ -260,15 +260,18 @@ class ModeSupervisor:
             self._known = Known(marker.value.cluster_id)
             await self._remember(self._view.revision, marker.value)
 
-    async def _found_cluster(self) -> None:
-        """Write the marker and an empty, ready ledger; another replica may be first."""
+    async def _found_cluster(self, snapshot: Snapshot) -> None:
+        """Write the marker and the ledger's state; another replica may be first.
+
+        The ledger of an empty store is ready; over another scheduler's records it is to be built.
+        """
         now = self._clock.now()
         cluster_id = f"{self._config.cluster_id}-{self._token()[:8]}"
         commit = Commit(
             expects=(Expectation(Key.marker(), revision=0), Expectation(Key.ledger(), revision=0)),
             writes=(
-                Put(Key.marker(), ClusterMarker(cluster_id, now)),
-                Put(Key.ledger(), LedgerState(ready=True, built_at=now)),
+                Put(Key.marker(), ClusterMarker(cluster_id, now, state_of(snapshot))),
+                Put(Key.ledger(), LedgerState(ready=is_empty(snapshot), built_at=now)),
             ),
             token=self._token(),
         )
@@ -278,6 +281,8 @@ class ModeSupervisor:
             self._view.load(snapshot)
         else:
             self._view.refresh(result.revision, result.current)
+        if self._view.marker() is None:
+            self.report(ModeEvent.MARKER_MISSING, "the marker of this cluster cannot be read")
 
     def _publish(self, before: OperatingMode) -> None:
         level = logging.WARNING if self.is_frozen else logging.INFO

@@ -14,7 +14,7 @@ from persys_core.model.workload import Allocation
 from persys_core.nodes.liveness import LivenessPolicy, NodeCondition, NodeHealth, judge_node
 from persys_core.nodes.operations import overcommitted_dimensions
 from persys_core.ports.clock import Clock
-from persys_core.ports.cluster_store import Kind
+from persys_core.ports.cluster_store import Key, Kind
 from persys_core.ports.liveness import Liveness
 from persys_core.ports.telemetry import Telemetry
 
@@ -56,7 +56,9 @@ class NodeViews:
     def condition(self, node_id: NodeId) -> NodeCondition:
         """The node as decisions see it."""
         if self._view.node(node_id) is None:
-            return NodeCondition.GONE
+            # A record that nobody can read is no node that left: its work waits for it.
+            unreadable = self._view.is_unreadable(Key.node(node_id))
+            return NodeCondition.NOT_READY if unreadable else NodeCondition.GONE
         if self._liveness.is_alive(node_id):
             # Asked for at every tick and every look: spares the sentence that ``health`` makes.
             return NodeCondition.READY

@@ -78,6 +78,8 @@ class Placing:
         assignment = self._view.assignment(workload.id)
         if assignment is None or assignment.value.released:
             return self._place(tx, workload, status, assignment)
+        if self._ledger_missing() is not None:
+            return tx.expecting(Key.assignment(workload.id), assignment), status, None
         return self._resize(tx, workload, status, assignment)
 
     def relocate(

@@ -33,12 +33,14 @@ from persys_core.model.ids import NodeId, WorkloadId
 from persys_core.model.node import Node
 from persys_core.model.observation import AgentReport
 from persys_core.model.states import OperatingMode
+from persys_core.model.workload import Workload
 from persys_core.modes.machine import frozen_text
 from persys_core.nodes.operations import register
 from persys_core.placement.ledger import Transaction
 from persys_core.ports.agents import Refused, Unreachable
 from persys_core.ports.cluster_store import Key, Kind, Snapshot
 from persys_core.recovery.plan import Decision, ImportItem, Recorded, plan_import
+from persys_core.recovery.take_over import is_of_another
 
 __all__ = ["Recovery"]
 
@@ -255,7 +257,7 @@ class Recovery:
         def decide() -> tuple[Transaction, None]:
             tx = Transaction().put(Key.marker(), written, self._view.marker())
             ledger = self._view.ledger()
-            built = ledger.value if ledger else LedgerState(ready=True, built_at=now)
+            built = ledger.value if ledger else LedgerState(self._is_ours_alone(), now)
             return tx.put(Key.ledger(), built, ledger), None
 
         await self._committer.transact(decide)
@@ -265,6 +267,10 @@ class Recovery:
         await self._modes.accept(marker)
         self._announced.clear()
         await self._began_anew()
+
+    def _is_ours_alone(self) -> bool:
+        """Whether no ledger has to be built over another scheduler's records."""
+        return not any(map(is_of_another, self._view.values(Kind.WORKLOAD, Workload)))
 
 
 def _chosen(nodes: Mapping[NodeId, Node], wanted: Sequence[NodeId]) -> Sequence[Node]:

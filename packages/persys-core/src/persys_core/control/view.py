@@ -45,6 +45,7 @@ class ClusterView:
         self._listeners: list[Listener] = []
         self.revision: StoreRevision = 0
         self.quarantined: tuple[str, ...] = ()
+        self._unreadable: set[Key] = set()
 
     def listen(self, listener: Listener) -> None:
         """Hear of every later change."""
@@ -59,6 +60,10 @@ class ClusterView:
     def get(self, key: Key) -> Versioned[Record] | None:
         """The record at ``key`` as this replica knows it."""
         return self._records[key.kind].get(key.id)
+
+    def is_unreadable(self, *keys: Key) -> bool:
+        """Whether a record stands at any of ``keys`` that nobody can read: it is not absent."""
+        return not self._unreadable.isdisjoint(keys)
 
     def all(self, kind: Kind) -> Mapping[str, Versioned[Record]]:
         """Every record of one kind, by id."""
@@ -140,10 +145,13 @@ class ClusterView:
                 self._set(key, stored)
         self.revision = snapshot.revision
         self.quarantined = snapshot.quarantined
+        self._unreadable = set(snapshot.unreadable)
 
     def apply(self, revision: StoreRevision, changes: Iterable[Change]) -> None:
         """Take one commit from the watch; what is known already, or older, changes nothing."""
         for change in changes:
+            # A read shows what is unreadable as absent; only a removal is told by the watch.
+            self._unreadable.discard(change.key)
             self._take(change.key, change.current, revision)
         self.revision = max(self.revision, revision)
 
@@ -182,6 +190,7 @@ class ClusterView:
         else:
             self._records[key.kind][key.id] = stored
             self._removed.pop(key, None)
+            self._unreadable.discard(key)
         self._index(key, before, stored)
         for listener in tuple(self._listeners):
             listener(key, before, stored)

@@ -7,12 +7,14 @@ Four records with separate writers (architecture §3.6): ``Workload`` is written
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 
-from attrs import frozen
+from attrs import field, frozen
 
 from persys_core.model.ids import NodeId, RevisionId, WorkloadId
+from persys_core.model.mappings import text_map
 from persys_core.model.resources import Resources
 from persys_core.model.spec import WorkloadSpec
 from persys_core.model.states import DesiredState, ObservedState, WorkloadStatus
@@ -185,6 +187,8 @@ class StatusRecord:
     last_action: str = ""
     settled_since: datetime | None = None
     data_node_id: NodeId = ""
+    user_metadata: Mapping[str, str] = field(factory=dict, converter=text_map, repr=False)
+    """What another scheduler keeps of the wish beside its status, until it is taken over."""
     stopped_on: NodeId = ""
 
     @property

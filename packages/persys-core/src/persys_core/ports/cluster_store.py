@@ -270,6 +270,8 @@ class Snapshot:
     records: Mapping[Key, Versioned[Record]]
     quarantined: tuple[str, ...] = ()
     """Keys whose records could not be read: skipped, counted, shown, never fatal."""
+    unreadable: frozenset[Key] = frozenset()
+    """The same as our keys: what stands there is not absent, and nothing is concluded from it."""
 
 
 @frozen

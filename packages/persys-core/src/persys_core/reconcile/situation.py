@@ -134,6 +134,18 @@ def outlook_of(workload: Workload, status: StatusRecord) -> Outlook:
             return Outlook.HALTED if status.retry.exhausted else Outlook.RUN
 
 
+def _outlook(workload: Workload, status: StatusRecord, seen: Seen | None) -> Outlook:
+    """As ``outlook_of``, but what another scheduler gave up and runs all the same is let run.
+
+    Its verdict came without a failure record; ours has one.
+    """
+    outlook = outlook_of(workload, status)
+    if outlook is not Outlook.HALTED or status.failure is not None or seen is None:
+        return outlook
+    runs = seen.sighting.state is ObservedState.RUNNING
+    return Outlook.RUN if runs and seen.sighting.revision_id == workload.revision_id else outlook
+
+
 def charge_of(assignment: Assignment | None, demand: Resources) -> Charge:
     """Where the workload stands in the ledger; ``demand`` is its charge on its present node."""
     if assignment is None:
@@ -189,7 +201,7 @@ def assess(known: Known, around: Circumstances) -> Situation:
     intent = status.intent
     observed = seen.sighting.state if seen else ObservedState.UNKNOWN
     return Situation(
-        outlook=outlook_of(workload, status),
+        outlook=_outlook(workload, status, seen),
         charge=charge_of(assignment, known.demand),
         node=around.node,
         observed=observed,

@@ -234,6 +234,7 @@ def settled(
         )
     retry = status.retry
     if outlook is Outlook.RUN:
+        retry = RetryState() if retry.exhausted else retry
         retry = evolve(retry, next_at=None, infrastructure_failures=0, avoid_node_id="")
     changed = evolve(
         status,

@@ -1,1 +1,1 @@
-"""What is to be made of agents' reports where the records were lost. Pure."""
+"""What is to be made of work that others know: agents' reports, another's records. Pure."""

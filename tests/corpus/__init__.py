@@ -1,0 +1,1 @@
+"""Data of other programs, as they write it."""
