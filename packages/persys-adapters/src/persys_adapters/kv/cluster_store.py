@@ -233,7 +233,7 @@ class KvClusterStore:
                 if told is not None:
                     return told
                 if loop.time() > until:
-                    raise error
+                    break
                 result = await self._do(commit, txn)
                 if isinstance(result, Committed):
                     return result
@@ -242,6 +242,7 @@ class KvClusterStore:
                     raise error from again
                 await asyncio.sleep(pause)
                 pause *= 2
+        raise error
 
     async def _outcome(self, commit: Commit, txn: Txn) -> CommitResult | None:
         """Applied, lost, or ``None`` for: as if it had never been sent (E06)."""
