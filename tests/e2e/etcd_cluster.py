@@ -59,6 +59,7 @@ def on(
         PERSYS_STORE="etcd",
         ETCD_ENDPOINTS=",".join(cluster.endpoints),
         SCHEDULER_ORPHAN_POLICY=orphans,
+        SCHEDULER_DRIFT_DETECT_INTERVAL="1s",
     )
 
 
