@@ -24,16 +24,15 @@ from persys_core.control.config import SchedulerPorts
 from persys_core.memory.cluster_memory import MemoryClusterMemory
 from persys_core.memory.cluster_store import MemoryClusterStore
 from persys_core.memory.elections import ElectionHub
-from persys_core.memory.event_log import MemoryEventLog
 from persys_core.memory.liveness import MemoryLiveness
 from persys_core.memory.membership import MemoryMembership
-from persys_core.memory.telemetry import MemoryTelemetry
 from persys_core.model.errors import PersysError
 from persys_core.ports.agents import Agents
 from persys_core.ports.clock import Clock
 from persys_core.ports.cluster_memory import ClusterMemory
 from persys_core.ports.cluster_store import ClusterStore
 from persys_core.ports.observer import Observer
+from persys_server.copies import open_copies
 from persys_server.settings import Settings, StoreKind
 from persys_server.store_path import database_path
 
@@ -74,13 +73,14 @@ async def ports_with_agents(
         ElectionHub(), store, clock, instance_name(), ttl=settings.leader_ttl
     )
     stack.callback(membership.close)
+    events, telemetry = await open_copies(settings, clock, observer, stack)
     return SchedulerPorts(
         store=store,
         liveness=MemoryLiveness(clock, lease=settings.heartbeat_interval * 3),
         membership=membership,
         agents=agents,
-        events=MemoryEventLog(settings.event_max_entries, clock),
-        telemetry=MemoryTelemetry(clock=clock),
+        events=events,
+        telemetry=telemetry,
         clock=clock,
         rng=random.Random(random.SystemRandom().getrandbits(64)),
         observer=observer,
