@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
+import structlog
 from attrs import define, frozen
 
 from persys_adapters.redis.event_json import event_from
@@ -24,6 +25,8 @@ from persys_core.ports.clock import Clock
 __all__ = ["EventFeed", "Start", "Watcher"]
 
 _PAUSE = timedelta(seconds=1)
+
+_log = structlog.stdlib.get_logger("persys_adapters.redis")
 
 
 @frozen
@@ -52,11 +55,13 @@ class EventFeed:
         window: int,
         wait: timedelta,
         ttl: timedelta,
+        on_bug: Callable[[], None],
     ) -> None:
         self._stream = stream
         self._clock = clock
         self._wait = wait
         self._ttl = ttl
+        self._on_bug = on_bug
         self._window: deque[Event] = deque(maxlen=window)
         self._added = 0
         self._cursor = ""
@@ -111,7 +116,11 @@ class EventFeed:
                 self.is_away = True
                 self._following.clear()
                 self._trouble.troubled(error)
-                await self._clock.sleep(_PAUSE)
+            except Exception:
+                self._following.clear()
+                self._on_bug()
+                _log.exception("this is a bug: events could not be followed")
+            await self._clock.sleep(_PAUSE)
 
     def lost(self, reached: str, reason: str) -> Event:
         """The event that stands for those that are missing after the one called ``reached``."""
@@ -121,19 +130,23 @@ class EventFeed:
         if not self._cursor:
             self._cursor = await self._stream.last_id()
             self._ring()
+        has_answered = False
         while True:
-            await self._catch_up()
+            await self._catch_up(after_outage=not has_answered)
+            has_answered = True
             self.is_away = False
             self._trouble.works()
             self._following.set()
             await self._stream.wait_beyond(self._cursor, self._wait)
 
-    async def _catch_up(self) -> None:
+    async def _catch_up(self, *, after_outage: bool) -> None:
         while True:
             page = await self._stream.after(self._cursor)
             if not page.whole and not page.entries:
                 return await self._resume()
-            if not page.whole:
+            if not page.whole and after_outage:
+                self._add(self.lost(self._cursor, "events were missed while Redis was away"))
+            elif not page.whole:
                 self._leave_a_gap()
             for entry in page.entries:
                 self._cursor = entry.id

@@ -113,6 +113,8 @@ class _EventWatch:
         self._observer.increment(Metric.EVENTS_DROPPED, {"reason": str(why)}, number)
         # The name under which the reference counts them.
         self._observer.increment(Metric.STORE_WRITES, {"category": "event_dropped"}, number)
+        if why is Lost.BUG:
+            self._observer.increment(Metric.BUGS, {"where": "redis"})
         self._log.lost(number, str(why))
 
     def troubled(self, error: RedisTroubleError) -> None:
@@ -144,6 +146,7 @@ class RedisEventLog:
             window=min(max(options.max_entries, _WINDOW_AT_LEAST), _WINDOW_AT_MOST),
             wait=options.wait,
             ttl=options.ttl,
+            on_bug=partial(observer.increment, Metric.BUGS, {"where": "redis"}),
         )
 
     @classmethod
@@ -174,6 +177,11 @@ class RedisEventLog:
         """How many events are not written yet."""
         return len(self._outbox)
 
+    @property
+    def is_away(self) -> bool:
+        """Whether Redis could not be written to or followed at the last try."""
+        return self._outbox.is_away or self._feed.is_away
+
     def append(self, event: Event) -> None:
         """Have ``event`` written soon; never waits and never raises."""
         self._outbox.put(uuid.uuid4().hex, bounded(event))
@@ -185,7 +193,7 @@ class RedisEventLog:
 
     async def list(self, wanted: EventFilter, limit: int = 0) -> Sequence[Event]:
         """The newest ``limit`` matching events, oldest first; none where Redis is away."""
-        if self._feed.is_away or self._clock.monotonic() < self._no_reads_until:
+        if self._clock.monotonic() < self._no_reads_until:
             return []
         found: list[Event] = []
         try:
@@ -261,7 +269,9 @@ class RedisEventLog:
         """The result of ``read``, however long Redis is away."""
         while True:
             try:
-                return await read()
+                found = await read()
+                self._no_reads_until = 0.0
+                return found
             except RedisTroubleError as error:
                 self._reading.troubled(error)
                 await self._clock.sleep(_PAUSE)

@@ -22,7 +22,7 @@ BEGINNING = "0-0"
 """Before the first entry of any stream."""
 
 PAGE = 500
-_ENTRY_ID = re.compile(r"\d{1,20}-\d{1,20}\Z")
+_ENTRY_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}\Z")
 _FIELD = b"data"
 
 

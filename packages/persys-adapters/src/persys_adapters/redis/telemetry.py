@@ -62,9 +62,20 @@ class _Reconciled:
         status = telemetry_json.reconcile_status_json(self.facts)
         yield ("SET", f"reconciliation:{self.workload_id}", record, "EX", seconds)
         yield ("SET", f"workload:{self.workload_id}:reconcile_status", status, "EX", seconds)
+
+
+@frozen
+class _Told:
+    """An outcome that differs from the workload's last: the history is not for repetitions."""
+
+    workload_id: WorkloadId
+    facts: Mapping[str, str]
+
+    def commands(self, options: TelemetryOptions) -> Iterator[Command]:
+        record = telemetry_json.reconciliation_json(self.workload_id, self.facts)
         yield ("LPUSH", HISTORY_KEY, record)
         yield ("LTRIM", HISTORY_KEY, 0, options.history_entries - 1)
-        yield ("EXPIRE", HISTORY_KEY, seconds)
+        yield ("EXPIRE", HISTORY_KEY, _seconds(options))
 
 
 @frozen
@@ -112,7 +123,7 @@ class _Gone:
         )
 
 
-_Item: TypeAlias = _Reconciled | _NodeUsed | _WorkloadUsed | _Gone
+_Item: TypeAlias = _Reconciled | _Told | _NodeUsed | _WorkloadUsed | _Gone
 
 
 @frozen
@@ -129,25 +140,38 @@ class _TelemetrySink:
         return sum(isinstance(answer, RedisTroubleError) for answer in answers)
 
 
-@define(eq=False)
-class _Fallback:
-    """Which outcomes the fallback was told."""
+class _Outcomes:
+    """The last outcome per workload, to know a changed one; the oldest go first."""
 
-    _tell: ReconciliationFallback | None
-    _told: OrderedDict[WorkloadId, tuple[str, str]] = field(factory=OrderedDict)
+    def __init__(self) -> None:
+        self._last: OrderedDict[WorkloadId, tuple[str, str]] = OrderedDict()
 
-    def take(self, workload_id: WorkloadId, facts: Mapping[str, str]) -> None:
+    def is_new(self, workload_id: WorkloadId, facts: Mapping[str, str]) -> bool:
+        """Whether this differs from the last; it is the last from now on."""
         outcome = (facts.get("action", ""), facts.get("success", ""))
-        if self._tell is None or self._told.get(workload_id) == outcome:
-            return
-        self._told[workload_id] = outcome
-        self._told.move_to_end(workload_id)
-        if len(self._told) > _OUTCOMES_AT_MOST:
-            self._told.popitem(last=False)
-        self._tell(workload_id, facts)
+        known = self._last.pop(workload_id, None)
+        self._last[workload_id] = outcome
+        if len(self._last) > _OUTCOMES_AT_MOST:
+            self._last.popitem(last=False)
+        return known != outcome
 
     def forget(self, workload_id: WorkloadId) -> None:
-        self._told.pop(workload_id, None)
+        self._last.pop(workload_id, None)
+
+
+@define(eq=False)
+class _Fallback:
+    """Tells outcomes that Redis cannot take, each once."""
+
+    _tell: ReconciliationFallback | None
+    _told: _Outcomes = field(factory=_Outcomes)
+
+    def take(self, workload_id: WorkloadId, facts: Mapping[str, str]) -> None:
+        if self._tell is not None and self._told.is_new(workload_id, facts):
+            self._tell(workload_id, facts)
+
+    def forget(self, workload_id: WorkloadId) -> None:
+        self._told.forget(workload_id)
 
 
 @define(eq=False)
@@ -161,6 +185,8 @@ class _TelemetryWatch:
 
     def lost(self, number: int, why: Lost) -> None:
         self._observer.increment(Metric.TELEMETRY_DROPPED, {"reason": str(why)}, number)
+        if why is Lost.BUG:
+            self._observer.increment(Metric.BUGS, {"where": "redis"})
         self._log.lost(number, str(why))
 
     def troubled(self, error: RedisTroubleError) -> None:
@@ -187,6 +213,7 @@ class RedisTelemetry:
         self._memory = MemoryTelemetry(clock=clock, ttl=options.ttl)
         self._link = RedisLink(target)
         self._fallback = _Fallback(fallback)
+        self._outcomes = _Outcomes()
         watch = _TelemetryWatch(observer, TroubleLog(clock, "writing telemetry"), self._fallback)
         sink = _TelemetrySink(self._link, options)
         self._outbox: Outbox[_Item] = Outbox(sink, clock, watch, WAITING_AT_MOST)
@@ -234,6 +261,8 @@ class RedisTelemetry:
         self._memory.record_reconciliation(workload_id, facts)
         item = _Reconciled(workload_id, dict(facts))
         self._outbox.put(f"reconciliation:{workload_id}", item)
+        if self._outcomes.is_new(workload_id, item.facts):
+            self._outbox.put(str(uuid.uuid4()), _Told(workload_id, item.facts))
         if self._outbox.is_away:
             self._fallback.take(workload_id, item.facts)
 
@@ -257,6 +286,7 @@ class RedisTelemetry:
         """The workload is gone; so is what was kept of it, here and in Redis."""
         self._memory.forget_workload(workload_id)
         self._fallback.forget(workload_id)
+        self._outcomes.forget(workload_id)
         self._outbox.put(f"reconciliation:{workload_id}", _Gone(workload_id))
 
     async def flushed(self) -> None:
