@@ -204,6 +204,22 @@ def test_secrets_never_show() -> None:
     assert settings.secrets == set(given.values())
 
 
+def test_redis_is_named_by_host_and_port_alone() -> None:
+    """A04: a URL is refused with what is accepted, and its password is not repeated."""
+    [problem] = problems({"REDIS_ADDR": "redis://u:s3cr3t@h:6379/0"})
+    assert problem.startswith("REDIS_ADDR: ")
+    assert "host:port" in problem
+    assert "s3cr3t" not in problem
+    [problem] = problems({"REDIS_SENTINELS": "s1:26379,s2:port", "REDIS_MASTER_NAME": "m"})
+    assert problem.startswith("REDIS_SENTINELS: ")
+
+
+def test_certificates_for_redis_need_its_tls() -> None:
+    """Named, but not used: nobody shall believe that the way to Redis is encrypted."""
+    [problem] = problems({"REDIS_ADDR": "r", "REDIS_TLS_CA": "/ca.pem"})
+    assert problem.startswith("REDIS_TLS_ENABLED: ")
+
+
 def test_settings_without_effect_are_named() -> None:
     """What is set and not acted on can be told to the operator; defaults do not count."""
     set_by_hand = {"PERSYS_RGW_REGION": "eu", "GRPC_PORT": "9000", "DOMAIN": "persys.local"}

@@ -1,7 +1,8 @@
 """What a look at a workload came to, as facts for people; telemetry keeps them, nothing reads them.
 
-Decided here: that a look succeeded unless a failure was counted in it, and that a workload whose
-records are gone leaves no facts behind (reference defect B6).
+Decided here: that a look which only waits or asks is no outcome (it would be told every second
+while a task is under way), that a look succeeded unless a failure was counted in it, and that a
+workload whose records are gone leaves no facts behind (reference defect B6).
 """
 
 from __future__ import annotations
@@ -12,14 +13,29 @@ from datetime import UTC, datetime
 from persys_core.control.case import Case
 from persys_core.control.term import Term
 from persys_core.model.workload import StatusRecord
+from persys_core.reconcile.actions import Action
 from persys_core.reconcile.decide import Rule
 
 __all__ = ["note_outcome"]
 
+_NO_OUTCOME = frozenset(
+    (
+        Action.AWAIT_OLD_COPY,
+        Action.AWAIT_NODE,
+        Action.AWAIT_INTENT,
+        Action.AWAIT_TASK,
+        Action.AWAIT_START,
+        Action.BACKOFF_WAIT,
+        Action.REAPPLY_WAIT,
+        Action.INQUIRE,
+        Action.CONFIRM_DELETE,
+    )
+)
+
 
 def note_outcome(term: Term, case: Case, rule: Rule) -> None:
     """Tell the telemetry what ``rule`` came to for the workload of ``case``."""
-    if term.view.workload(case.workload.id) is None:
+    if rule.action in _NO_OUTCOME or term.view.workload(case.workload.id) is None:
         return
     stored = term.view.status(case.workload.id)
     after = stored.value if stored else case.status
