@@ -27,7 +27,17 @@ PYTEST_PARALLEL = ("-n", "2", "--dist", "loadscope")
 
 # What `--system` promises to have installed: a contract test that skips for want of one of these
 # fails instead. See tools/debian-packages.txt.
-SYSTEM_SERVICES: tuple[str, ...] = ()
+SYSTEM_SERVICES: tuple[str, ...] = ("prometheus",)
+
+
+# Which suites run on servers of the user's own.
+OWN_SERVERS: Mapping[str, Sequence[str]] = {
+    "--etcd": (
+        "tests/contract/test_cluster_store_etcd.py::TestEtcdClusterStore",
+        "tests/contract/test_liveness_etcd.py::TestEtcdLiveness",
+        "tests/contract/test_membership_etcd.py",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -149,8 +159,14 @@ def unit(session: nox.Session) -> None:
 
 @nox.session
 def contract(session: nox.Session) -> None:
-    """The contract suites, on every implementation that can be started here."""
-    run_module(session, "-m", "pytest", "tests/contract", *session.posargs)
+    """The contract suites, on every implementation that can be started here.
+
+    `-- --etcd HOST:PORT` (`--redis URL`) runs those of etcd (of Redis) on a server of your own,
+    under a prefix of their own.
+    """
+    own = [paths for option, paths in OWN_SERVERS.items() if option in session.posargs]
+    wanted = [path for paths in own for path in paths] or ["tests/contract"]
+    run_module(session, "-m", "pytest", *wanted, *session.posargs)
 
 
 @nox.session

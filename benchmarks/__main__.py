@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-BENCHMARKS = ("placement", "reconcile_pass")
+BENCHMARKS = ("placement", "reconcile_pass", "store_writes", "etcd_client", "heartbeats")
 
 
 def main(wanted: list[str]) -> int:

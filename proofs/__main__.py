@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-PROOFS = ("rolling_drain",)
+PROOFS = ("rolling_drain", "etcd_loss")
 
 
 def main(wanted: list[str]) -> int:

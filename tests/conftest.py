@@ -16,6 +16,12 @@ settings.load_profile("persys")
 _HYPOTHESIS_SECONDS = 900
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Servers of the user's own for the contract suites, instead of those that tests start."""
+    group = parser.getgroup("persys", "servers of your own for the contract suites")
+    group.addoption("--etcd", default="", metavar="HOST:PORT,…", help="endpoints of an etcd")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give every hypothesis test that names no time limit of its own a long one."""
     for item in items:

@@ -5,7 +5,10 @@
 #   "mypy-protobuf==3.6.0",
 # ]
 # ///
-"""Generates the modules of persys-proto from the files under proto/.
+"""Generates the modules of persys-proto and the messages of the etcd client, from proto/.
+
+The etcd client depends on nothing else of the project, so its messages stand in its own folder; it
+names etcd's methods itself and needs no service code.
 
 ``--write`` replaces what is checked in, ``--check`` fails and names the files
 that are out of date. The block above is the one place that pins the generators;
@@ -30,12 +33,41 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PROTOS = ROOT / "proto" / "persys"
-PACKAGE = ROOT / "packages" / "persys-proto" / "src" / "persys_proto"
+PACKAGES = ROOT / "packages"
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where the modules of one folder of protos go.
+
+    ``module`` is the folder as generated modules name it when they import each other; ``source``
+    is a ``packages/*/src``. Without ``services`` there are messages only.
+    """
+
+    protos: tuple[str, ...]
+    base: str
+    source: Path
+    module: str
+    services: bool
+
+    @property
+    def package(self) -> Path:
+        """The folder that the modules are checked in to."""
+        return self.source / self.module
+
+
+TARGETS = (
+    Target(("agent", "control"), "", PACKAGES / "persys-proto/src", "persys_proto", True),
+    Target(
+        (".",), "etcd/v3", PACKAGES / "persys-adapters/src", "persys_adapters/etcd/client", False
+    ),
+)
 
 
 def pinned_generators() -> dict[str, str]:
@@ -67,11 +99,13 @@ def require_pinned_generators() -> None:
         sys.exit(f"generate_protos: needs {', '.join(wrong)}")
 
 
-def proto_names() -> list[str]:
-    """The proto files by the names under which protoc is to see them."""
+def proto_names(target: Target) -> list[str]:
+    """The proto files of a target by the names under which protoc is to see them."""
+    base = PROTOS / target.base
     return [
-        f"persys_proto/{path.relative_to(PROTOS).as_posix()}"
-        for path in sorted(PROTOS.rglob("*.proto"))
+        f"{target.module}/{path.relative_to(base).as_posix()}"
+        for folder in target.protos
+        for path in sorted((base / folder).rglob("*.proto"))
     ]
 
 
@@ -80,21 +114,21 @@ def plugin_argument(name: str) -> str:
     return f"--plugin=protoc-gen-{name}={Path(sys.executable).parent / f'protoc-gen-{name}'}"
 
 
-def run_protoc(output: Path) -> None:
-    """Runs every generator into ``output``.
+def run_protoc(target: Target, output: Path) -> None:
+    """Runs the generators of a target into ``output``.
 
-    The virtual directory ``persys_proto`` makes generated modules import each
-    other by their installed names. Service and method names on the wire come
-    from the package statements and are not touched by it.
+    The virtual directory, ``persys_proto`` for one, makes generated modules import each other by
+    their installed names. Service and method names on the wire come from the package statements
+    and are not touched by it.
     """
     command = [
-        *(sys.executable, "-m", "grpc_tools.protoc", f"-Ipersys_proto={PROTOS}"),
-        *(plugin_argument("mypy"), plugin_argument("mypy_grpc")),
-        *(f"--python_out={output}", f"--grpc_python_out={output}"),
-        *(f"--mypy_out=quiet:{output}", f"--mypy_grpc_out=quiet:{output}"),
-        *proto_names(),
+        *(sys.executable, "-m", "grpc_tools.protoc", f"-I{target.module}={PROTOS / target.base}"),
+        *(plugin_argument("mypy"), f"--python_out={output}", f"--mypy_out=quiet:{output}"),
     ]
-    if subprocess.run(command, check=False).returncode:
+    if target.services:
+        command += [plugin_argument("mypy_grpc"), f"--grpc_python_out={output}"]
+        command.append(f"--mypy_grpc_out=quiet:{output}")
+    if subprocess.run([*command, *proto_names(target)], check=False).returncode:
         sys.exit("generate_protos: protoc failed")
 
 
@@ -112,25 +146,32 @@ def tidy(path: Path) -> str:
     return text
 
 
-def generated_files() -> dict[str, str]:
-    """Relative path to text of everything the generators make."""
-    with tempfile.TemporaryDirectory() as temporary:
-        run_protoc(Path(temporary))
-        base = Path(temporary) / "persys_proto"
-        return {path.relative_to(base).as_posix(): tidy(path) for path in base.rglob("*.py*")}
+def generated_files() -> dict[Path, str]:
+    """Path to text of everything the generators make."""
+    found: dict[Path, str] = {}
+    for target in TARGETS:
+        with tempfile.TemporaryDirectory() as temporary:
+            output = Path(temporary)
+            run_protoc(target, output)
+            found |= {
+                target.source / path.relative_to(output): tidy(path)
+                for path in output.rglob("*.py*")
+            }
+    return found
 
 
-def checked_in_files() -> dict[str, str]:
-    """Relative path to text of the generated files in the package now."""
+def checked_in_files() -> dict[Path, str]:
+    """Path to text of the generated files in the packages now."""
     return {
-        path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8")
-        for path in PACKAGE.rglob("*_pb2*")
+        path: path.read_text(encoding="utf-8")
+        for target in TARGETS
+        for path in target.package.rglob("*_pb2*")
         if path.suffix in {".py", ".pyi"}
     }
 
 
-def differences(wanted: dict[str, str], present: dict[str, str]) -> dict[str, str]:
-    """Relative path to what is wrong with it: missing, stale or different."""
+def differences(wanted: dict[Path, str], present: dict[Path, str]) -> dict[Path, str]:
+    """Path to what is wrong with it: missing, stale or different."""
     found = dict.fromkeys(wanted.keys() - present.keys(), "missing")
     found |= dict.fromkeys(present.keys() - wanted.keys(), "stale (no proto file makes it)")
     found |= {
@@ -141,29 +182,28 @@ def differences(wanted: dict[str, str], present: dict[str, str]) -> dict[str, st
     return dict(sorted(found.items()))
 
 
-def write(wanted: dict[str, str], changed: dict[str, str]) -> None:
-    """Makes the named files of the package equal to what was generated."""
+def write(wanted: dict[Path, str], changed: dict[Path, str]) -> None:
+    """Makes the named files of the packages equal to what was generated."""
     for path in changed:
-        target = PACKAGE / path
         if path not in wanted:
-            target.unlink()
+            path.unlink()
             continue
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(wanted[path], encoding="utf-8")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(wanted[path], encoding="utf-8")
 
 
-def report(changed: dict[str, str]) -> None:
+def report(changed: dict[Path, str]) -> None:
     """Prints one line for each file and what was wrong with it."""
     for path, what in changed.items():
-        print(f"  {(PACKAGE / path).relative_to(ROOT)}: {what}")
+        print(f"  {path.relative_to(ROOT)}: {what}")
 
 
 def main() -> int:
     """Entry point; the exit code is 1 when ``--check`` found a difference."""
-    parser = argparse.ArgumentParser(description="Generate the modules of persys-proto.")
+    parser = argparse.ArgumentParser(description="Generate the modules of the protos.")
     mode = parser.add_mutually_exclusive_group(required=True)
-    mode.add_argument("--write", action="store_true", help="update the package")
-    mode.add_argument("--check", action="store_true", help="fail if the package is out of date")
+    mode.add_argument("--write", action="store_true", help="update the packages")
+    mode.add_argument("--check", action="store_true", help="fail if a package is out of date")
     arguments = parser.parse_args()
     require_pinned_generators()
     wanted = generated_files()

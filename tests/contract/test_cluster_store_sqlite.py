@@ -20,7 +20,7 @@ class SqliteBackend(ClusterStoreBackend):
 
     async def forget_history(self, store: ClusterStore) -> None:
         assert isinstance(store, SqliteClusterStore)
-        await store.compact()
+        await store.forget_history()
 
 
 class TestSqliteClusterStore(ClusterStoreContract, RecordContract):

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from persys_adapters.redis.address import RedisTarget
 from persys_adapters.redis.event_log import EventOptions, RedisEventLog
-from persys_adapters.redis.link import RedisTarget
 from persys_adapters.redis.telemetry import RedisTelemetry
 from persys_adapters.system_clock import SystemClock
 from persys_core.ports.observer import NullObserver

@@ -43,6 +43,7 @@ __all__ = [
     "free_port",
     "quick_node",
     "run_program",
+    "scraped",
     "server",
     "server_environment",
     "started",
@@ -53,7 +54,7 @@ BIN = Path(sys.executable).parent
 QUICK = Latency.of(0.02, 0.1)
 READY_SECONDS = 20.0
 END_SECONDS = 10.0
-_FOREIGN = ("PERSYS_", "SCHEDULER_", "REDIS_", "ETCD_", "OTEL_")
+_FOREIGN = ("PERSYS_", "SCHEDULER_", "REDIS_", "ETCD_", "OTEL_", "JAEGER_")
 
 
 @frozen
@@ -200,7 +201,12 @@ async def ctl(address: str, *arguments: str) -> Finished:
 
 @asynccontextmanager
 async def server(
-    folder: Path, *, port: int = 0, debug: bool = False, **environment: str
+    folder: Path,
+    *,
+    port: int = 0,
+    debug: bool = False,
+    ready_seconds: float = READY_SECONDS,
+    **environment: str,
 ) -> AsyncIterator[Server]:
     """A `persys-server run` that serves; with ``debug`` asyncio watches itself."""
     port, metrics_port = port or free_port(), free_port()
@@ -211,11 +217,11 @@ async def server(
     log = folder / f"server-{metrics_port}.log"
     async with started("persys-server", "run", "--insecure", *ports, log=log, env=env) as program:
         running = Server(program.name, program.process, log, port, metrics_port, folder)
-        await _serves(running)
+        await _serves(running, ready_seconds)
         yield running
 
 
-async def _serves(running: Server) -> None:
+async def _serves(running: Server, seconds: float) -> None:
     """Wait for its health service to say SERVING; fails with the log where it ended before."""
 
     async def healthy() -> None:
@@ -229,9 +235,7 @@ async def _serves(running: Server) -> None:
                     return
 
     ready, end = asyncio.ensure_future(healthy()), asyncio.ensure_future(running.process.wait())
-    done, _ = await asyncio.wait(
-        (ready, end), timeout=READY_SECONDS, return_when=asyncio.FIRST_COMPLETED
-    )
+    done, _ = await asyncio.wait((ready, end), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     for waiting in (ready, end):
         waiting.cancel()
     await asyncio.gather(ready, end, return_exceptions=True)
@@ -307,5 +311,18 @@ async def control(port: int, path: str, *, post: bool = False) -> Any:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(request, timeout=5) as answer:
             return json.loads(answer.read())
+
+    return await asyncio.to_thread(ask)
+
+
+async def scraped(running: Server, accept: str = "text/plain") -> str:
+    """The text of its metrics page."""
+    url = f"http://127.0.0.1:{running.metrics_port}/metrics"
+
+    def ask() -> str:
+        request = urllib.request.Request(url, headers={"Accept": accept})
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(request, timeout=10) as answer:
+            return str(answer.read().decode())
 
     return await asyncio.to_thread(ask)

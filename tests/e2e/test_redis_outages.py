@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from attrs import define, field
 
+from persys_adapters.redis.address import RedisTarget
 from persys_adapters.redis.event_log import WAITING_AT_MOST, EventOptions, RedisEventLog
-from persys_adapters.redis.link import RedisTarget
 from persys_adapters.redis.telemetry import RedisTelemetry, TelemetryOptions
 from persys_adapters.system_clock import SystemClock
 from persys_core.model.event import Event, EventFilter, EventType
 from persys_core.model.resources import Resources
 from persys_core.model.usage import NodeUsage, WorkloadUsage
-from persys_core.ports.observer import Metric
+from persys_core.ports.observer import Metric, NullObserver
 from tests.e2e.processes import eventually
 from tests.servers.redis import RedisServer, redis_server, sentinels
 
@@ -31,7 +31,7 @@ PATIENCE = 60.0
 
 
 @define
-class Counts:
+class Counts(NullObserver):
     """An observer that counts by metric and reason."""
 
     by: dict[tuple[Metric, str], int] = field(factory=dict)

@@ -17,8 +17,8 @@ import trustme
 from attrs import define, evolve, field, frozen
 from redis.asyncio import Redis
 
-from persys_adapters.redis.address import Address
-from persys_adapters.redis.link import RedisLink, RedisTarget, RedisTls
+from persys_adapters.redis.address import Address, RedisTarget, RedisTls
+from persys_adapters.redis.link import RedisLink
 from persys_adapters.redis.trouble import RedisTroubleError
 from tests.servers.required import absent
 

@@ -84,8 +84,15 @@ class RewritingStore:
     def watch(self, after: StoreRevision) -> AsyncIterator[WatchEvent]:
         return self._store.watch(after)
 
-    async def probe(self) -> StoreRevision:
-        return await self._store.probe()
+    @property
+    def backend_id(self) -> str:
+        return self._store.backend_id
+
+    async def compact(self, before: StoreRevision) -> None:
+        await self._store.compact(before)
+
+    async def probe(self, *, writing: bool = False) -> StoreRevision:
+        return await self._store.probe(writing=writing)
 
 
 def careless(commit: Commit) -> Commit:

@@ -29,7 +29,7 @@ EXPECTED = set(
         _ids("C", *range(2, 19)),
         _ids("D", *range(1, 8)),
         _ids("E", *range(1, 8), *range(9, 13)),
-        _ids("F", 3, 11),
+        _ids("F", 3, 4, 9, 11),
         _ids("J", 6, 11, 12, 13),
     )
 )

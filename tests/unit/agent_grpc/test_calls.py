@@ -112,6 +112,20 @@ def apply(epoch: int = 0) -> ApplyRequest:
 
 
 @pytest.mark.asyncio
+async def test_headers_go_along_with_every_call() -> None:
+    """What the present span says of itself reaches the agent, beside the epoch."""
+    traced = (("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),)
+    agent, agents = FakeAgent(), GrpcAgents(headers=lambda: traced)
+    async with serving(agent) as there:
+        await agents.list(there, LONG)
+        assert agent.metadata["traceparent"] == traced[0][1]
+        await agents.apply(there, apply(epoch=7), LONG)
+        assert agent.metadata["traceparent"] == traced[0][1]
+        assert agent.metadata["persys-epoch"] == "7"
+        await agents.aclose()
+
+
+@pytest.mark.asyncio
 async def test_one_hung_node_of_fifty_costs_one_deadline() -> None:
     """Every cycle ends within the deadline and a second, with the other 49 answered (G02)."""
     hung, well = FakeAgent(), FakeAgent()

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+
+import pytest
 
 from persys_core.control.committer import Committer
 from persys_core.control.view import ClusterView
@@ -15,8 +19,16 @@ from persys_core.model.cluster import ClusterMarker
 from persys_core.model.resources import Resources
 from persys_core.model.workload import Allocation
 from persys_core.placement.ledger import Transaction
-from persys_core.ports.cluster_store import Commit, CommitResult, Committed, Key, Put
+from persys_core.ports.cluster_store import (
+    Commit,
+    CommitResult,
+    Committed,
+    Key,
+    Put,
+    StoreUnavailableError,
+)
 from persys_core.ports.observer import Metric
+from persys_core.ports.tracer import Span, SpanName
 from persys_core.sim.clock import VirtualClock
 from persys_core.sim.counting import CountingObserver
 from persys_core.testing.virtual import virtual_time
@@ -81,6 +93,69 @@ async def test_a_burst_does_not_race_with_itself(clock: VirtualClock) -> None:
     assert sum(each.value.workload_count for each in counts if each) == BURST
     assert observer.count(Metric.COMMIT_CONFLICTS) == 0
     assert store.most_at_once == 3
+
+
+class FollowingObserver(CountingObserver):
+    """Notes each span: its name, how many writes it is about, and how it ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spans: list[tuple[str, int, str]] = []
+
+    @contextmanager
+    def span(
+        self,
+        name: SpanName,
+        *,
+        workload_id: str = "",
+        node_id: str = "",
+        operation: str = "",
+        size: int = 0,
+    ) -> Iterator[Span]:
+        note = _Note()
+        try:
+            yield note
+        except Exception as error:
+            note.ends_as(type(error).__name__)
+            raise
+        finally:
+            self.spans.append((name, size, note.outcome))
+
+
+class _Note:
+    outcome = ""
+
+    def ends_as(self, outcome: str) -> None:
+        self.outcome = outcome
+
+
+class AwayStore(DistantStore):
+    """A store that takes the marker and then is away."""
+
+    async def commit(self, commit: Commit) -> CommitResult:
+        if commit.expects:
+            raise StoreUnavailableError("away")
+        return await super().commit(commit)
+
+
+@virtual_time()
+async def test_each_commit_is_a_span_that_says_how_it_ended(clock: VirtualClock) -> None:
+    """Committed, lost, or not answered, which is counted too."""
+    node = Allocation("n1")
+    tx = Transaction().put(Key.allocation("n1"), node.charge(SHARE), None)
+    observer = FollowingObserver()
+    ours, _ = await committer(DistantStore(), clock, observer)
+    await ours.commit(tx)
+    await ours.commit(tx)
+    away, _ = await committer(AwayStore(), clock, observer)
+    with pytest.raises(StoreUnavailableError):
+        await away.commit(tx)
+    assert observer.spans == [
+        ("store.commit", 1, "committed"),
+        ("store.commit", 1, "conflict"),
+        ("store.commit", 1, "StoreUnavailableError"),
+    ]
+    assert observer.count(Metric.STORE_FAILURES) == 1
 
 
 @virtual_time()

@@ -7,7 +7,7 @@ import pytest
 
 from persys_core.control.requests import Heartbeat, NodeIntentChange
 from persys_core.memory.cluster_store import MemoryClusterBackend
-from persys_core.model.errors import FrozenError
+from persys_core.model.errors import FrozenError, NotFoundError
 from persys_core.model.observation import AgentReport, AgentState
 from persys_core.model.resources import Resources
 from persys_core.model.states import OperatingMode
@@ -23,6 +23,7 @@ from persys_core.ports.cluster_store import (
     Put,
     Record,
     Snapshot,
+    StoreFullError,
     StoreUnavailableError,
     Versioned,
     WatchEvent,
@@ -30,7 +31,7 @@ from persys_core.ports.cluster_store import (
 from persys_core.sim.clock import VirtualClock
 from persys_core.sim.cluster import SimulatedCluster
 from persys_core.testing.virtual import virtual_time
-from tests.builders import Driver, machine, registration, running_cluster, wish
+from tests.builders import Driver, container, machine, registration, running_cluster, wish
 
 
 class Switch:
@@ -38,6 +39,7 @@ class Switch:
 
     def __init__(self) -> None:
         self.is_off = False
+        self.is_full = False
 
     def wrap(self, store: ClusterStore) -> ClusterStore:
         """A store that answers only while the switch is on."""
@@ -50,6 +52,13 @@ class SwitchedStore:
     def __init__(self, store: ClusterStore, switch: Switch) -> None:
         self._store = store
         self._switch = switch
+
+    @property
+    def backend_id(self) -> str:
+        return self._store.backend_id
+
+    async def compact(self, before: int) -> None:
+        await self._store.compact(before)
 
     def _check(self) -> None:
         if self._switch.is_off:
@@ -69,14 +78,18 @@ class SwitchedStore:
 
     async def commit(self, commit: Commit) -> CommitResult:
         self._check()
+        if self._switch.is_full and any(isinstance(write, Put) for write in commit.writes):
+            raise StoreFullError("database space exceeded")
         return await self._store.commit(commit)
 
     def watch(self, after: int) -> AsyncIterator[WatchEvent]:
         return self._store.watch(after)
 
-    async def probe(self) -> int:
+    async def probe(self, *, writing: bool = False) -> int:
         self._check()
-        return await self._store.probe()
+        if writing and self._switch.is_full:
+            raise StoreFullError("database space exceeded")
+        return await self._store.probe(writing=writing)
 
 
 async def _cluster(clock: VirtualClock, switch: Switch) -> tuple[SimulatedCluster, Driver]:
@@ -175,6 +188,41 @@ async def test_a_value_that_is_too_large_freezes_nobody(clock: VirtualClock) -> 
         await cluster.api().committer.commit(Transaction(writes=many))
     assert cluster.api().mode.mode is OperatingMode.NORMAL
     await driver.apply("x")
+    await cluster.stop()
+
+
+@virtual_time()
+async def test_a_full_store_takes_removals_and_says_so(clock: VirtualClock) -> None:
+    """Field report E05: out of space is told as that; what no node runs can be removed, other
+    wishes name the reason; with space again all goes on by itself, and nothing was sent twice."""
+    switch = Switch()
+    cluster, driver = await _cluster(clock, switch)
+    await driver.apply("job", container("job"))
+    await driver.apply("large", container(cpu=1_000_000))
+    await driver.wait(minutes=2)
+    assert [await driver.status(each) for each in ("job", "large")] == ["Completed", "Pending"]
+    calls = _calls(driver)
+    switch.is_full = True
+    with pytest.raises(StoreFullError, match="database space exceeded"):
+        await driver.apply("x")
+    assert cluster.api().mode.mode is OperatingMode.DEGRADED
+    await driver.wait(minutes=1)
+    for refused in (driver.apply("y"), cluster.api().admission.delete_workload("w0", force=False)):
+        with pytest.raises(FrozenError, match=r"out of space.*raise its quota"):
+            await refused
+    for gone in ("job", "large"):
+        answer = await cluster.api().admission.delete_workload(gone, force=False)
+        assert answer.outcome == "Deleted"
+    with pytest.raises(NotFoundError):
+        await cluster.api().admission.delete_workload("job", force=False)
+    assert cluster.api().mode.mode is OperatingMode.DEGRADED
+    switch.is_full = False
+    await driver.wait(seconds=30)
+    assert cluster.api().mode.mode is OperatingMode.NORMAL
+    assert _calls(driver) == calls
+    await driver.apply("x")
+    await driver.wait(seconds=30)
+    assert await driver.status("x") == "Running"
     await cluster.stop()
 
 

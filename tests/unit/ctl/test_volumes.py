@@ -173,6 +173,16 @@ async def test_a_fence_is_seen() -> None:
 
 
 @pytest.mark.asyncio
+async def test_what_a_node_uses_is_seen() -> None:
+    """A description says what the node measured of itself, and how long ago."""
+    fake = holding()
+    usage = pb.NodeUsage(cpu_used_millicores=1500, memory_used_mb=512, disk_used_gb=7)
+    fake.nodes["n1"].MergeFrom(pb.NodeView(usage=usage, usage_reported_at=at(-5)))
+    described = (await ask(fake, "describe", "node", "n1")).out
+    assert "cpu 1.5 cores, memory 512 MB, disk 7 GB (5s ago)" in described
+
+
+@pytest.mark.asyncio
 async def test_local_data_is_given_up() -> None:
     """The flag is passed on, and what is lost is said; a refusal is an error that says why."""
     fake = FakeScheduler(

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persys_adapters.redis.address import Address, address_of
+from persys_adapters.redis.address import Address, RedisTarget, address_of
 from persys_adapters.redis.event_json import bounded, event_from, event_json, token_in
-from persys_adapters.redis.link import RedisTarget
 from persys_adapters.redis.stream import is_before, is_entry_id
 from persys_adapters.redis.telemetry_json import (
     meter_payload,

@@ -71,6 +71,7 @@ from persys_server.grpc.interceptors import RequestBoundary
 from persys_server.grpc.server import GrpcServer
 from persys_server.grpc.servicer import ControlServicer
 from persys_server.observability.metrics import Metrics
+from persys_server.observability.tracing import Traces
 from persys_server.phase import PhaseSwitch
 
 T = TypeVar("T")
@@ -371,7 +372,9 @@ class Loopback:
 
 @asynccontextmanager
 async def loopback(
-    scheduler: FakeScheduler | None = None, deadline_seconds: float = 30.0
+    scheduler: FakeScheduler | None = None,
+    deadline_seconds: float = 30.0,
+    traces: Traces | None = None,
 ) -> AsyncIterator[Loopback]:
     """Serve ``scheduler`` on a free port of this machine."""
     fake = scheduler or FakeScheduler()
@@ -382,7 +385,8 @@ async def loopback(
         clock=clock,
         phase=phase,
     )
-    server = GrpcServer(servicer, RequestBoundary(metrics, phase, clock, deadline_seconds))
+    boundary = RequestBoundary(metrics, phase, clock, deadline_seconds, traces)
+    server = GrpcServer(servicer, boundary)
     await server.start("127.0.0.1", 0)
     phase.serve()
     channel = grpc.aio.insecure_channel(f"127.0.0.1:{server.port}")

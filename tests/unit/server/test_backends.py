@@ -10,15 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from persys_adapters.redis.address import Address
+from persys_adapters.redis.address import Address, RedisTarget, RedisTls
 from persys_adapters.redis.event_log import RedisEventLog
-from persys_adapters.redis.link import RedisTarget, RedisTls
 from persys_core.model.event import Event, EventFilter, EventType
 from persys_core.model.resources import Resources
 from persys_core.model.usage import NodeUsage
 from persys_core.ports.cluster_store import Guarantee, StoreUnavailableError
 from persys_core.ports.observer import NullObserver
-from persys_server.backends import StoreNotAvailableError, instance_name, open_ports
+from persys_server.backends import instance_name, open_ports
 from persys_server.copies import redis_target
 from persys_server.settings import Settings, load_settings
 
@@ -50,11 +49,11 @@ async def test_sqlite_lies_in_the_data_dir_and_is_held(tmp_path: Path) -> None:
 
 
 @pytest.mark.asyncio
-async def test_etcd_is_refused_with_a_reason(tmp_path: Path) -> None:
-    """Whoever gets past the command line still learns why."""
+async def test_etcd_is_opened_without_waiting_for_it(tmp_path: Path) -> None:
+    """A server that is away is met, and waited for, by the scheduler's start."""
     async with AsyncExitStack() as stack:
-        with pytest.raises(StoreNotAvailableError, match="etcd"):
-            await open_ports(settings("etcd", tmp_path), NullObserver(), stack)
+        ports = await open_ports(settings("etcd", tmp_path), NullObserver(), stack)
+        assert Guarantee.SHARED in ports.store.guarantees
 
 
 @pytest.mark.asyncio

@@ -26,8 +26,8 @@ def state(**changes: object) -> ReplicaState:
     return ReplicaState(**(values | changes))  # type: ignore[arg-type]
 
 
-async def page() -> bytes:
-    return b"some_metric 1\n"
+async def page(accept: str) -> tuple[bytes, str]:
+    return b"some_metric 1\n", "text/plain; version=0.0.4; charset=utf-8"
 
 
 def client(**changes: object) -> TestClient:  # type: ignore[type-arg]

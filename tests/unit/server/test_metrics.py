@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import platform
 import random
+import re
 import string
 
 import pytest
+from attrs import evolve
 
-from persys_core.model.states import NodeStatus
+from persys_core.control.answers import ClusterTotals
+from persys_core.model.resources import Resources
+from persys_core.model.states import NodeStatus, OperatingMode
 from persys_core.model.usage import WorkloadUsage
 from persys_core.ports.observer import Metric
+from persys_core.reconcile.actions import Action
 from persys_server.observability.gauges import ReplicaGauges, ReplicaReadings
-from persys_server.observability.labels import METHODS, OpenLabel
+from persys_server.observability.labels import (
+    AGENT_RPCS,
+    CODES,
+    DESIRED_STATES,
+    METHODS,
+    NODE_STATUSES,
+    WORKLOAD_STATUSES,
+    WRITE_CATEGORIES,
+    OpenLabel,
+)
 from persys_server.observability.metrics import BUCKETS, Metrics, PrometheusObserver
 from tests.unit.server.fakes import NOW, summary
 
@@ -104,13 +119,67 @@ def test_no_label_is_open() -> None:
             assert not [label for label in labels if label.endswith(forbidden)], family
 
 
+# What every label of every family may hold. ``None``: plain words, at most 24, `other` and `grpc`.
+ALLOWED: dict[str, frozenset[str] | None] = {
+    "method": METHODS | {"other"},
+    "code": frozenset(CODES) | {"other"},
+    "rpc": AGENT_RPCS | {"other"},
+    "action": frozenset(map(str, Action)) | {"other"},
+    "success": frozenset({"true", "false", "other"}),
+    "status": NODE_STATUSES | WORKLOAD_STATUSES | {"other"},
+    "desired_state": DESIRED_STATES | {"other"},
+    "category": WRITE_CATEGORIES | {"other"},
+    "kind": frozenset({"allocatable", "allocated", "used"}),
+    "mode": frozenset(map(str, OperatingMode)) | {"other"},
+    "le": frozenset({*map(str, BUCKETS), "+Inf"}),
+    # Of the collectors that come with the library.
+    "generation": frozenset("012"),
+    "implementation": frozenset({platform.python_implementation()}),
+    "version": frozenset({platform.python_version()}),
+    "major": frozenset({platform.python_version_tuple()[0]}),
+    "minor": frozenset({platform.python_version_tuple()[1]}),
+    "patchlevel": frozenset({platform.python_version_tuple()[2]}),
+    "result": None,
+    "reason": None,
+    "where": None,
+    "loop": None,
+}
+
+
+def test_every_label_of_every_family_is_bounded() -> None:
+    """M02, over the whole registry after odd input: a label has a closed set, or few plain words.
+    A new label, or a value outside of its set, fails here until somebody says what it may hold."""
+    page = filled()
+    odd = {name: f"odd {name}/7f3" for name in ALLOWED}
+    for number in range(100):
+        words = odd | dict.fromkeys(("result", "reason", "where"), "w" + "x" * (number % 40))
+        for metric in Metric:
+            page.observer.increment(metric, words)
+            page.observer.record(metric, 0.1, words)
+    ages = {f"loop{'x' * number}": 1.0 for number in range(40)}
+    page.gauges.readings = evolve(page.gauges.readings, loop_ages=ages)
+    values: dict[str, set[str]] = {}
+    for (name, labels), _ in page.samples().items():
+        if name not in USAGE:
+            for label, value in labels:
+                values.setdefault(label, set()).add(value)
+    assert values.keys() <= ALLOWED.keys()
+    for label, found in values.items():
+        known = ALLOWED[label]
+        if known is None:
+            assert len(found) <= 26, label
+            assert all(re.fullmatch("[A-Za-z_.]{1,48}", value) for value in found), label
+        else:
+            assert found <= known, label
+
+
 def test_histograms_have_the_reference_buckets() -> None:
     """The buckets are those of the reference, nothing else."""
     assert list(BUCKETS) == [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0]
     metrics = Metrics()
     PrometheusObserver(metrics).record(Metric.RECONCILE_CYCLE_SECONDS, 0.3, {})
-    assert b'duration_seconds_bucket{le="0.5"} 1.0' in metrics.page()
-    assert b'duration_seconds_bucket{le="0.25"} 0.0' in metrics.page()
+    assert b'duration_seconds_bucket{le="0.5"} 1.0' in metrics.page()[0]
+    assert b'duration_seconds_bucket{le="0.25"} 0.0' in metrics.page()[0]
 
 
 def test_random_input_adds_no_series() -> None:
@@ -194,6 +263,22 @@ def test_preset_statuses_are_there_from_the_start() -> None:
         assert page.value("workloads_desired_state", desired_state=state) == 0
 
 
+def test_the_sums_over_all_nodes_are_shown() -> None:
+    """What may be placed, what is charged and what is used, without a label per node."""
+    page = Page()
+    totals = ClusterTotals(
+        Resources.of(cpu_millicores=8000, memory_mb=4096),
+        Resources.of(cpu_millicores=3000, memory_mb=1024),
+        Resources.of(cpu_millicores=500, memory_mb=256),
+    )
+    page.gauges.readings = ReplicaReadings(summary(totals=totals))
+    for kind, cpu, memory in (
+        ("allocatable", 8000, 4096), ("allocated", 3000, 1024), ("used", 500, 256),
+    ):  # fmt: skip
+        assert page.value("cluster_cpu_millicores", kind=kind) == cpu
+        assert page.value("cluster_memory_mb", kind=kind) == memory
+
+
 def test_what_cannot_be_told_is_left_out() -> None:
     """Without a summary the cluster's gauges are absent, not zero."""
     page = filled()
@@ -220,6 +305,16 @@ def test_usage_series_are_bounded_and_end_with_the_workload() -> None:
     assert not [key for key in page.samples() if key[0] in USAGE]
 
 
+def test_the_same_workloads_are_shown_at_every_scrape() -> None:
+    """M02: which series are left out does not depend on who reported last."""
+    page = Page(usage_series_max=12)
+    shown = []
+    for order in (("w1", "w2", "w3"), ("w3", "w1", "w2")):
+        page.gauges.readings = ReplicaReadings(usages=map(usage, order))
+        shown.append({key for key in page.samples() if key[0] in USAGE})
+    assert shown[0] == shown[1]
+
+
 @pytest.mark.parametrize("metric", list(Metric))
 def test_the_observer_takes_every_metric(metric: Metric) -> None:
     """No metric of the core makes the observer raise, with labels or without."""
@@ -231,6 +326,6 @@ def test_the_observer_takes_every_metric(metric: Metric) -> None:
 
 def test_process_metrics_are_there() -> None:
     """The usual process collector is on the page, and no _created series are."""
-    text = Metrics().page().decode()
+    text = Metrics().page()[0].decode()
     assert "process_cpu_seconds_total" in text
     assert "_created" not in text

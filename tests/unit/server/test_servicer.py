@@ -18,7 +18,7 @@ from persys_core.model.node import OperatorIntent, Taint
 from persys_core.model.resources import Resources
 from persys_core.model.spec import ContainerSpec, WorkloadSpec
 from persys_core.model.states import DesiredState, NodeStatus, WorkloadType
-from persys_core.model.usage import WorkloadUsage
+from persys_core.model.usage import NodeUsage, WorkloadUsage
 from persys_core.model.workload import Assignment, Failure, FailureKind, Reason
 from persys_proto.control.v1 import control_pb2 as pb
 from persys_server.grpc.interceptors import RequestBoundary
@@ -175,6 +175,19 @@ async def test_explain_workload() -> None:
         assert answer.explanation.summary == "on n1"
         assert answer.stale
         assert at.scheduler.asked[-1] == ("w1", 7)
+
+
+async def test_node_views_show_what_was_measured() -> None:
+    """Use beside allocation, each in the contract's units; nothing where nothing is known."""
+    used = Resources.of(cpu_millicores=1500, memory_mb=512)
+    nodes = [node_view("n1", usage=NodeUsage("n1", used, NOW)), node_view("n2")]
+    async with loopback(FakeScheduler(nodes_shown=nodes)) as at:
+        shown, other = (await at.stub.ListNodes(pb.ListNodesRequest())).nodes
+    assert shown.usage == pb.NodeUsage(
+        cpu_allocated_millicores=1000, cpu_used_millicores=1500, memory_used_mb=512
+    )
+    assert shown.usage_reported_at.ToSeconds() == NOW.timestamp()
+    assert not other.HasField("usage")
 
 
 async def test_node_views() -> None:

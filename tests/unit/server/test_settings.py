@@ -20,6 +20,7 @@ from persys_server.settings import (
     variables,
 )
 from persys_server.settings.load import not_acted_on, unknown
+from persys_server.settings.otlp import OtlpEndpoint
 from persys_server.settings.render import markdown_table, sample_env
 
 ROOT = Path(__file__).parents[3]
@@ -46,8 +47,11 @@ EXPECTED = """
     METER_REDIS_STREAM_ENABLED METER_REDIS_STREAM METER_REDIS_STREAM_MAXLEN
     PERSYS_STORE PERSYS_DATA_DIR PERSYS_AUTHZ SCHEDULER_HEARTBEAT_INTERVAL SCHEDULER_LEADER_TTL
     SCHEDULER_ORPHAN_POLICY SCHEDULER_ETCD_COMPACT_INTERVAL SCHEDULER_USAGE_SERIES_MAX
+    ETCD_USERNAME ETCD_PASSWORD ETCD_TLS_CA ETCD_TLS_CERT ETCD_TLS_KEY
     REDIS_SENTINELS REDIS_MASTER_NAME REDIS_USERNAME REDIS_TLS_ENABLED REDIS_TLS_CA REDIS_TLS_CERT
     REDIS_TLS_KEY REDIS_SENTINEL_USERNAME REDIS_SENTINEL_PASSWORD
+    OTEL_EXPORTER_OTLP_PROTOCOL OTEL_EXPORTER_OTLP_HEADERS OTEL_SERVICE_NAME
+    OTEL_RESOURCE_ATTRIBUTES OTEL_TRACES_SAMPLER OTEL_TRACES_SAMPLER_ARG
 """.split()
 
 
@@ -189,9 +193,10 @@ def test_other_stores_are_refused(text: str) -> None:
 
 def test_fallback_variables_count_where_the_first_is_unset() -> None:
     """JAEGER_ENDPOINT and the PERSYS_S3_ names are read second."""
-    assert load_settings({"JAEGER_ENDPOINT": "j:1"}).otlp_endpoint == "j:1"
+    only = load_settings({"JAEGER_ENDPOINT": "j:1"}).otlp_endpoint
+    assert only == OtlpEndpoint("", "j", 1)
     both = {"JAEGER_ENDPOINT": "j:1", "OTEL_EXPORTER_OTLP_ENDPOINT": "o:2"}
-    assert load_settings(both).otlp_endpoint == "o:2"
+    assert load_settings(both).otlp_endpoint == OtlpEndpoint("", "o", 2)
     s3 = {"PERSYS_S3_ENDPOINT": "e", "PERSYS_S3_ACCESS_KEY": "a", "PERSYS_S3_SECRET_KEY": "s"}
     assert load_settings(s3).rgw_secret_key == "s"
 
@@ -199,7 +204,12 @@ def test_fallback_variables_count_where_the_first_is_unset() -> None:
 def test_secrets_never_show() -> None:
     """A04: neither repr nor an error text has a secret's value."""
     given = {v.name: f"s3cr3t-{v.name}" for v in variables().values() if v.secret}
-    settings = load_settings(given | {"PERSYS_RGW_ENDPOINT": "http://rgw"})
+    others = {
+        "PERSYS_RGW_ENDPOINT": "http://rgw",
+        "ETCD_USERNAME": "persys",
+        "OTEL_EXPORTER_OTLP_HEADERS": f"x-t=1,a={given['OTEL_EXPORTER_OTLP_HEADERS']}",
+    }
+    settings = load_settings(given | others)
     assert "s3cr3t" not in repr(settings)
     assert settings.secrets == set(given.values())
 

@@ -22,6 +22,7 @@ from persys_server.http.app import http_app
 from persys_server.http.server import HttpServer
 from persys_server.observability.gauges import ReplicaGauges
 from persys_server.observability.metrics import Metrics
+from persys_server.observability.tracing import Traces
 from persys_server.phase import PhaseSwitch
 from persys_server.readings import Readings
 from persys_server.scheduler_api import SchedulerReplica
@@ -41,6 +42,7 @@ class Container(containers.DeclarativeContainer):
     scheduler_factory: providers.Dependency[SchedulerFactory] = providers.Dependency()
     metrics = providers.Dependency(instance_of=Metrics)
     phase = providers.Dependency(instance_of=PhaseSwitch)
+    traces: providers.Dependency[Traces] = providers.Dependency()
 
     scheduler = providers.Singleton(
         lambda factory, ports, config: factory(ports, config), scheduler_factory, ports, config
@@ -64,9 +66,13 @@ class Container(containers.DeclarativeContainer):
         clock=ports.provided.clock,
         phase=phase,
     )
-    boundary = providers.Singleton(RequestBoundary, metrics, phase, ports.provided.clock)
+    boundary = providers.Singleton(
+        RequestBoundary, metrics, phase, ports.provided.clock, traces=traces
+    )
     grpc_server = providers.Singleton(GrpcServer, servicer, boundary)
     http_server = providers.Singleton(
         HttpServer,
-        providers.Singleton(http_app, readings.provided.probe, readings.provided.metrics_page),
+        providers.Singleton(
+            http_app, readings.provided.probe, readings.provided.metrics_page, traces
+        ),
     )

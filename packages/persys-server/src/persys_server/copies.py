@@ -1,7 +1,7 @@
 """The event log and the telemetry of one replica: copies for people, in Redis where it is set.
 
 Decided here: that a replica starts and serves without waiting for Redis, whatever state Redis is
-in. Without Redis both live in this replica's memory.
+in. Without Redis both live in this replica's memory, and its client is not even imported.
 """
 
 from __future__ import annotations
@@ -10,14 +10,8 @@ from contextlib import AsyncExitStack
 
 import structlog
 
-from persys_adapters.redis.address import SENTINEL_PORT, address_of
-from persys_adapters.redis.event_log import EventOptions, RedisEventLog
-from persys_adapters.redis.link import RedisTarget, RedisTls
-from persys_adapters.redis.telemetry import (
-    ReconciliationFallback,
-    RedisTelemetry,
-    TelemetryOptions,
-)
+from persys_adapters.redis.address import SENTINEL_PORT, RedisTarget, RedisTls, address_of
+from persys_adapters.redis.fallback import ReconciliationFallback
 from persys_core.memory.event_log import MemoryEventLog
 from persys_core.memory.telemetry import MemoryTelemetry
 from persys_core.ports.clock import Clock
@@ -43,17 +37,10 @@ async def open_copies(
     if target is None:
         return MemoryEventLog(settings.event_max_entries, clock), MemoryTelemetry(clock=clock)
     _log.info("events and telemetry are copied to Redis", redis=_place(target))
-    events = await RedisEventLog.open(
-        target,
-        clock,
-        observer,
-        stack,
-        EventOptions(settings.event_max_entries, settings.redis_event_ttl),
-    )
-    telemetry = await RedisTelemetry.open(
-        target, clock, observer, stack, _telemetry_options(settings), fallback
-    )
-    return events, telemetry
+    # The client brings along much that a replica without Redis has no use for.
+    from persys_server.redis_copies import open_redis  # noqa: PLC0415
+
+    return await open_redis(target, settings, clock, observer, stack, fallback)
 
 
 def redis_target(settings: Settings) -> RedisTarget | None:
@@ -71,15 +58,6 @@ def redis_target(settings: Settings) -> RedisTarget | None:
         sentinel_password=settings.redis_sentinel_password,
         db=settings.redis_db,
         tls=tls if settings.redis_tls_enabled else None,
-    )
-
-
-def _telemetry_options(settings: Settings) -> TelemetryOptions:
-    return TelemetryOptions(
-        ttl=settings.redis_reconcile_ttl,
-        history_entries=settings.event_max_entries,
-        meter_stream=settings.meter_stream if settings.meter_stream_enabled else "",
-        meter_entries=settings.meter_stream_max_entries,
     )
 
 

@@ -20,6 +20,7 @@ from persys_core.control.config import SchedulerPorts
 from persys_core.ports.observer import Observer
 from persys_server.container import Container, SchedulerFactory
 from persys_server.observability.metrics import Metrics, PrometheusObserver
+from persys_server.observability.tracing import open_traces
 from persys_server.phase import PhaseSwitch
 from persys_server.scheduler_config import scheduler_config
 from persys_server.settings import Settings
@@ -54,7 +55,9 @@ async def serving(
     """
     metrics, phase = Metrics(), PhaseSwitch()
     async with AsyncExitStack() as stack:
-        ports = await open_ports(settings, PrometheusObserver(metrics), stack)
+        traces = open_traces(settings)
+        stack.push_async_callback(traces.aclose)
+        ports = await open_ports(settings, PrometheusObserver(metrics, traces.tracer), stack)
         container = Container(
             settings=settings,
             config=scheduler_config(settings),
@@ -62,6 +65,7 @@ async def serving(
             scheduler_factory=scheduler_factory,
             metrics=metrics,
             phase=phase,
+            traces=traces,
         )
         container.check_dependencies()
         served = await _start(container, settings, stack)

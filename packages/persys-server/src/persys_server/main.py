@@ -18,7 +18,7 @@ from attrs import evolve
 from persys_server.doctor.checks import examine
 from persys_server.doctor.report import exit_code, print_report
 from persys_server.run import serve
-from persys_server.settings import Settings, SettingsError, StoreKind, load_settings
+from persys_server.settings import Settings, SettingsError, load_settings
 
 __all__ = ["main"]
 
@@ -36,10 +36,6 @@ example:
 _NO_TLS = """\
 persys-server: TLS is not in this release, so it has to be switched off in so many words.
 Start with --insecure, and let only networks that you trust reach the ports."""
-_NO_ETCD = """\
-persys-server: PERSYS_STORE=etcd (the default) is not in this release.
-Set PERSYS_STORE=sqlite:state.db to keep the state in a file under PERSYS_DATA_DIR, or
-PERSYS_STORE=memory to try things out."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -133,9 +129,8 @@ def _run(given: argparse.Namespace, environment: Mapping[str, str]) -> int:
         for problem in error.problems:
             _complain(f"  {problem}")
         return _USAGE
-    refusal = _refusal(settings, insecure=given.insecure)
-    if refusal:
-        _complain(refusal)
+    if not given.insecure:
+        _complain(_NO_TLS)
         return _USAGE
     return serve(settings, environment)
 
@@ -149,13 +144,6 @@ def _with_ports(settings: Settings, given: argparse.Namespace) -> Settings:
     if changed.grpc_port == changed.metrics_port:
         raise SettingsError([f"--metrics-port: {changed.metrics_port} is also the gRPC port"])
     return changed
-
-
-def _refusal(settings: Settings, *, insecure: bool) -> str:
-    """Why this release cannot run with these settings; empty where it can."""
-    if not insecure:
-        return _NO_TLS
-    return _NO_ETCD if settings.store.kind is StoreKind.ETCD else ""
 
 
 def _complain(text: str) -> None:

@@ -55,8 +55,8 @@ class Readings:
             loop_ages=self._loop_ages(),
         )
 
-    async def metrics_page(self) -> bytes:
-        """The text of /metrics at this moment."""
+    async def metrics_page(self, accept: str) -> tuple[bytes, str]:
+        """The text of /metrics at this moment, and its content type."""
         summary, fresh = await self._summary()
         self._gauges.readings = ReplicaReadings(
             summary=summary,
@@ -65,7 +65,7 @@ class Readings:
             loop_lag_seconds=self._lag.current().total_seconds(),
             view_age_seconds=None if fresh is None else fresh.age.total_seconds(),
         )
-        return self._metrics.page()
+        return self._metrics.page(accept)
 
     async def _summary(self) -> tuple[ClusterSummary, Freshness] | tuple[None, None]:
         if self._phase.phase is not Phase.SERVING:

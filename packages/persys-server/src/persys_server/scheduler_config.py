@@ -38,4 +38,5 @@ def scheduler_config(settings: Settings) -> SchedulerConfig:
         drift_interval=settings.drift_interval,
         orphan_policy=settings.orphan_policy,
         agent_rpc_timeout=settings.agent_rpc_timeout,
+        compact_interval=settings.etcd_compact_interval,
     )

@@ -52,6 +52,7 @@ _NO_SECRETS: frozenset[str] = frozenset()
 
 Q = TypeVar("Q")
 R = TypeVar("R")
+Headers = tuple[tuple[str, str], ...]
 _Method = Callable[["AgentServiceAsyncStub"], "grpc.aio.UnaryUnaryMultiCallable[Q, R]"]
 
 
@@ -59,11 +60,19 @@ class GrpcAgents:
     """See ``ports.agents.Agents``. Belongs to the event loop on which it is first used.
 
     ``calls_per_node`` bounds the calls that are on their way to one node; further ones wait for
-    their turn within their own deadline, and calls to other nodes do not wait at all.
+    their turn within their own deadline, and calls to other nodes do not wait at all. ``headers``
+    tells what goes along with each call besides the epoch (see ``ports.tracer``).
     """
 
-    def __init__(self, opener: ChannelOpener | None = None, *, calls_per_node: int = 8) -> None:
+    def __init__(
+        self,
+        opener: ChannelOpener | None = None,
+        *,
+        calls_per_node: int = 8,
+        headers: Callable[[], Headers] = lambda: (),
+    ) -> None:
         self._pool = ChannelPool(opener or plain_opener(), calls_per_node)
+        self._headers = headers
         self._secrets: dict[NodeId, dict[WorkloadId, frozenset[str]]] = {}
 
     @property
@@ -204,7 +213,9 @@ class GrpcAgents:
         self, lane: Lane, method: _Method[Q, R], message: Q, deadline: float, epoch: int
     ) -> R:
         left = deadline - asyncio.get_running_loop().time()
-        metadata = ((EPOCH_METADATA, str(epoch)),) if epoch else ()
+        metadata = self._headers()
+        if epoch:
+            metadata = (*metadata, (EPOCH_METADATA, str(epoch)))
         call = method(self._pool.stub(lane))(message, timeout=max(left, 0.001), metadata=metadata)
         try:
             return await call

@@ -7,6 +7,7 @@ Formats are decided in ``records``, promises of storage by the ``Kv`` underneath
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing
@@ -25,7 +26,7 @@ from persys_adapters.kv.contract import (
 )
 from persys_adapters.records.codec import UnreadableRecordError, decode, encode
 from persys_adapters.records.json_values import JsonObject
-from persys_adapters.records.layout import PREFIXES, key_at, path_of
+from persys_adapters.records.layout import PREFIXES, PROBE_PATH, key_at, path_of
 from persys_core.memory.commit_rules import check_commit
 from persys_core.model.ids import StoreRevision
 from persys_core.ports.cluster_store import (
@@ -42,6 +43,7 @@ from persys_core.ports.cluster_store import (
     Record,
     Resync,
     Snapshot,
+    StoreFullError,
     StoreUnavailableError,
     Versioned,
     WatchBatch,
@@ -53,7 +55,9 @@ __all__ = ["MAX_COMMIT_BYTES", "KvClusterStore", "UnreadableCallback", "ignore"]
 MAX_COMMIT_BYTES = 1024 * 1024
 """Largest sum of keys and values of one commit; etcd refuses requests above 1.5 MiB."""
 
-RETRIES_OF_AMBIGUOUS = 2
+SETTLE_SECONDS = 3.0
+"""How long a commit whose outcome nobody told is tried again."""
+_FIRST_PAUSE = 0.05
 _OWN_COMMITS = 1024
 _PREFIXES = tuple(prefix.encode() for prefix in PREFIXES)
 
@@ -134,9 +138,19 @@ class KvClusterStore:
             seen = snapshot.revision
             yield Resync(snapshot)
 
-    async def probe(self) -> StoreRevision:
-        """The present revision."""
+    @property
+    def backend_id(self) -> str:
+        """The store underneath has no identity of its own, unless a subclass knows one."""
+        return ""
+
+    async def probe(self, *, writing: bool = False) -> StoreRevision:
+        """The present revision; ``writing`` puts a key that is no record."""
+        if writing:
+            return (await self._kv.txn(Txn(puts=((PROBE_PATH.encode(), b""),)))).revision
         return await self._kv.revision()
+
+    async def compact(self, before: StoreRevision) -> None:
+        """Nothing to do: the store underneath keeps its history small, unless a subclass."""
 
     def _txn(self, commit: Commit) -> Txn:
         txn = Txn(
@@ -190,35 +204,34 @@ class KvClusterStore:
         )
 
     async def _settle(self, commit: Commit, txn: Txn, error: AmbiguousCommitError) -> CommitResult:
-        """Find out what became of a commit; where nothing did, try it again.
+        """Find out what became of a commit; where nothing did, try it again, for a while.
 
         Trying again is safe: had the first attempt been done after all, the second one is
-        refused, and the token tells that it was ours.
+        refused, and the token tells that it was ours. A backend whose leader changes is back
+        within seconds, so whoever waits for the commit rather waits than is told that nobody knows.
         """
-        for _ in range(RETRIES_OF_AMBIGUOUS):
-            told = await self._outcome(commit, txn, error)
-            if told is not None:
-                return told
+        loop = asyncio.get_running_loop()
+        until, pause = loop.time() + SETTLE_SECONDS, _FIRST_PAUSE
+        while True:
             try:
+                told = await self._outcome(commit, txn)
+                if told is not None:
+                    return told
+                if loop.time() > until:
+                    raise error
                 result = await self._do(commit, txn)
-            except AmbiguousCommitError:
-                continue
-            if isinstance(result, Committed):
-                return result
-        told = await self._outcome(commit, txn, error)
-        if told is not None:
-            return told
-        raise error
+                if isinstance(result, Committed):
+                    return result
+            except StoreUnavailableError as again:
+                if loop.time() > until or isinstance(again, StoreFullError):
+                    raise error from again
+                await asyncio.sleep(pause)
+                pause *= 2
 
-    async def _outcome(
-        self, commit: Commit, txn: Txn, error: AmbiguousCommitError
-    ) -> CommitResult | None:
+    async def _outcome(self, commit: Commit, txn: Txn) -> CommitResult | None:
         """Applied, lost, or ``None`` for: as if it had never been sent (E06)."""
         keys = {compare.key for compare in txn.compares} | {key for key, _ in txn.puts}
-        try:
-            read = await self._kv.get(keys | set(txn.deletes))
-        except StoreUnavailableError as unavailable:
-            raise error from unavailable
+        read = await self._kv.get(keys | set(txn.deletes))
         for key, _ in txn.puts:
             entry = read.entries.get(key)
             if entry is not None and commit.token and _token_of(key, entry) == commit.token:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from persys_core.ports.cluster_store import Key, Kind
 
-__all__ = ["LEADER_PREFIX", "PREFIXES", "key_at", "path_of"]
+__all__ = ["LEADER_PREFIX", "PREFIXES", "PROBE_PATH", "key_at", "path_of"]
 
 _FOLDERS: Mapping[Kind, str] = {
     Kind.NODE: "/nodes/",
@@ -30,6 +30,8 @@ _SINGLE_AT: Mapping[str, Kind] = {path: kind for kind, path in _SINGLES.items()}
 _NODE_STATUS_SUFFIX = "/status"
 
 LEADER_PREFIX = _FOLDERS[Kind.LEADER]
+PROBE_PATH = "/persys/probe"
+"""No record: what is put there shows that the store takes what adds to it."""
 PREFIXES: tuple[str, ...] = (*_FOLDERS.values(), *_SINGLES.values())
 """The key prefixes under which all records stand; other keys may stand there, too."""
 

@@ -1,10 +1,17 @@
-"""Where a server is, as people write it: ``host:port``."""
+"""Where Redis is, and how people write it: ``host:port``. Imports no client."""
 
 from __future__ import annotations
 
-from attrs import frozen
+from attrs import field, frozen
 
-__all__ = ["DEFAULT_PORT", "SENTINEL_PORT", "Address", "address_of"]
+__all__ = [
+    "DEFAULT_PORT",
+    "SENTINEL_PORT",
+    "Address",
+    "RedisTarget",
+    "RedisTls",
+    "address_of",
+]
 
 DEFAULT_PORT = 6379
 SENTINEL_PORT = 26379
@@ -16,6 +23,31 @@ class Address:
 
     host: str
     port: int
+
+
+@frozen
+class RedisTls:
+    """TLS towards Redis and its sentinels. Empty paths: the system's authorities, no client
+    certificate. The server's certificate must name the host that is dialled."""
+
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+
+
+@frozen
+class RedisTarget:
+    """Where Redis is: an address, or sentinels that know the master called ``master_name``."""
+
+    address: Address | None = None
+    sentinels: tuple[Address, ...] = ()
+    master_name: str = ""
+    username: str = ""
+    password: str = field(default="", repr=False)
+    sentinel_username: str = ""
+    sentinel_password: str = field(default="", repr=False)
+    db: int = 0
+    tls: RedisTls | None = None
 
 
 def address_of(text: str, port: int = DEFAULT_PORT) -> Address:

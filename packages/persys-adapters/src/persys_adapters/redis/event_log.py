@@ -18,9 +18,10 @@ from typing import TypeVar
 
 from attrs import frozen
 
+from persys_adapters.redis.address import RedisTarget
 from persys_adapters.redis.event_feed import EventFeed, Watcher
 from persys_adapters.redis.event_json import bounded, event_from, event_json, token_in
-from persys_adapters.redis.link import Command, RedisLink, RedisTarget
+from persys_adapters.redis.link import Command, RedisLink
 from persys_adapters.redis.outbox import Outbox
 from persys_adapters.redis.stream import BEGINNING, EventStream, is_before, is_entry_id
 from persys_adapters.redis.tasks import end

@@ -17,17 +17,16 @@ from datetime import timedelta
 from typing import Any, TypeAlias
 
 import redis.exceptions as errors
-from attrs import field, frozen
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
-from persys_adapters.redis.address import DEFAULT_PORT, Address
+from persys_adapters.redis.address import DEFAULT_PORT, Address, RedisTarget
 from persys_adapters.redis.trouble import RedisTroubleError, Trouble
 from persys_core.model.secrets import scrubbed
 
-__all__ = ["Command", "RedisLink", "RedisTarget", "RedisTls", "Word"]
+__all__ = ["Command", "RedisLink", "Word"]
 
 Word: TypeAlias = str | bytes | int
 Command: TypeAlias = Sequence[Word]
@@ -39,31 +38,6 @@ MARGIN = timedelta(seconds=5)
 
 _TEXT_LENGTH = 300
 _PIPELINE_PREFIX = "of pipeline caused error: "
-
-
-@frozen
-class RedisTls:
-    """TLS towards Redis and its sentinels. Empty paths: the system's authorities, no client
-    certificate. The server's certificate must name the host that is dialled."""
-
-    ca_file: str = ""
-    cert_file: str = ""
-    key_file: str = ""
-
-
-@frozen
-class RedisTarget:
-    """Where Redis is: an address, or sentinels that know the master called ``master_name``."""
-
-    address: Address | None = None
-    sentinels: tuple[Address, ...] = ()
-    master_name: str = ""
-    username: str = ""
-    password: str = field(default="", repr=False)
-    sentinel_username: str = ""
-    sentinel_password: str = field(default="", repr=False)
-    db: int = 0
-    tls: RedisTls | None = None
 
 
 class RedisLink:

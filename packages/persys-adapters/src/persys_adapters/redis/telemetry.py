@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import TypeAlias
 
-from attrs import define, field, frozen
+from attrs import define, frozen
 
 from persys_adapters.redis import telemetry_json
+from persys_adapters.redis.address import RedisTarget
 from persys_adapters.redis.event_json import rfc3339
-from persys_adapters.redis.link import Command, RedisLink, RedisTarget
+from persys_adapters.redis.fallback import Fallback, Outcomes, ReconciliationFallback
+from persys_adapters.redis.link import Command, RedisLink
 from persys_adapters.redis.outbox import Outbox
 from persys_adapters.redis.trouble import Lost, RedisTroubleError, TroubleLog
 from persys_core.memory.telemetry import MemoryTelemetry
@@ -29,16 +30,10 @@ from persys_core.model.usage import NodeUsage, WorkloadUsage
 from persys_core.ports.clock import Clock
 from persys_core.ports.observer import Metric, Observer
 
-__all__ = ["HISTORY_KEY", "ReconciliationFallback", "RedisTelemetry", "TelemetryOptions"]
+__all__ = ["HISTORY_KEY", "RedisTelemetry", "TelemetryOptions"]
 
 HISTORY_KEY = "reconciliation:history"
 WAITING_AT_MOST = 20_000
-_OUTCOMES_AT_MOST = 100_000
-
-ReconciliationFallback: TypeAlias = Callable[[WorkloadId, Mapping[str, str]], None]
-"""Takes the outcome of a workload that Redis cannot take; never waits and never raises.
-
-It is called at most once per workload and changed outcome (action and success)."""
 
 
 @frozen
@@ -140,47 +135,13 @@ class _TelemetrySink:
         return sum(isinstance(answer, RedisTroubleError) for answer in answers)
 
 
-class _Outcomes:
-    """The last outcome per workload, to know a changed one; the oldest go first."""
-
-    def __init__(self) -> None:
-        self._last: OrderedDict[WorkloadId, tuple[str, str]] = OrderedDict()
-
-    def is_new(self, workload_id: WorkloadId, facts: Mapping[str, str]) -> bool:
-        """Whether this differs from the last; it is the last from now on."""
-        outcome = (facts.get("action", ""), facts.get("success", ""))
-        known = self._last.pop(workload_id, None)
-        self._last[workload_id] = outcome
-        if len(self._last) > _OUTCOMES_AT_MOST:
-            self._last.popitem(last=False)
-        return known != outcome
-
-    def forget(self, workload_id: WorkloadId) -> None:
-        self._last.pop(workload_id, None)
-
-
-@define(eq=False)
-class _Fallback:
-    """Tells outcomes that Redis cannot take, each once."""
-
-    _tell: ReconciliationFallback | None
-    _told: _Outcomes = field(factory=_Outcomes)
-
-    def take(self, workload_id: WorkloadId, facts: Mapping[str, str]) -> None:
-        if self._tell is not None and self._told.is_new(workload_id, facts):
-            self._tell(workload_id, facts)
-
-    def forget(self, workload_id: WorkloadId) -> None:
-        self._told.forget(workload_id)
-
-
 @define(eq=False)
 class _TelemetryWatch:
     """Counts what was given up; while nothing can be written, outcomes go to the fallback."""
 
     _observer: Observer
     _log: TroubleLog
-    _fallback: _Fallback
+    _fallback: Fallback
     waiting: Callable[[], Iterable[_Item]] = tuple
 
     def lost(self, number: int, why: Lost) -> None:
@@ -212,8 +173,8 @@ class RedisTelemetry:
     ) -> None:
         self._memory = MemoryTelemetry(clock=clock, ttl=options.ttl)
         self._link = RedisLink(target)
-        self._fallback = _Fallback(fallback)
-        self._outcomes = _Outcomes()
+        self._fallback = Fallback(fallback)
+        self._outcomes = Outcomes()
         watch = _TelemetryWatch(observer, TroubleLog(clock, "writing telemetry"), self._fallback)
         sink = _TelemetrySink(self._link, options)
         self._outbox: Outbox[_Item] = Outbox(sink, clock, watch, WAITING_AT_MOST)

@@ -39,7 +39,7 @@ class SqliteClusterStore(KvClusterStore):
         await thread.start()
         return cls(SqliteKv(thread), on_unreadable)
 
-    async def compact(self) -> None:
+    async def forget_history(self) -> None:
         """Forget every change up to now; watchers that are behind get a Resync."""
         await self._file.compact()
 

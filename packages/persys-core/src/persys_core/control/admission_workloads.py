@@ -51,6 +51,7 @@ class WorkloadAdmission:
     _events: EventPublisher
     _clock: Clock
     _require_writable: Callable[[], None]
+    _require_deletable: Callable[[], bool]
 
     async def apply(self, request: ApplyWorkload) -> ApplyAnswer:
         """Create or change a workload; see ``AdmissionApi.apply_workload``."""
@@ -63,11 +64,12 @@ class WorkloadAdmission:
 
     async def delete(self, workload_id: WorkloadId, *, force: bool) -> DeleteAnswer:
         """Begin or force a deletion; see ``AdmissionApi.delete_workload``."""
-        self._require_writable()
+        removes_only = self._require_deletable()
         await self._reads.through(
             Key.workload(workload_id), Key.status(workload_id), Key.assignment(workload_id)
         )
-        answer = await self._committer.transact(lambda: self._decide_delete(workload_id, force))
+        decide = self._decide_removal if removes_only else self._decide_delete
+        answer = await self._committer.transact(lambda: decide(workload_id, force))
         if answer.outcome == "Deleted":
             self._publish(EventType.WORKLOAD_DELETED, workload_id, "deleted by request")
         return answer
@@ -108,6 +110,26 @@ class WorkloadAdmission:
         tx = Transaction().put(Key.workload(workload_id), changed, stored)
         tx = tx.put(Key.status(workload_id), status, self._view.status(workload_id))
         return tx, DeleteAnswer("Deleting")
+
+    def _decide_removal(
+        self, workload_id: WorkloadId, force: bool
+    ) -> tuple[Transaction, DeleteAnswer]:
+        """The store is full and takes only what removes: what no node runs any more can go.
+
+        Everything else would have to write who owes what, so it is refused as frozen.
+        """
+        stored = self._view.workload(workload_id)
+        if stored is None:
+            raise NotFoundError("workload", workload_id)
+        assignment = self._view.assignment(workload_id)
+        ended = assignment is None or assignment.value.released
+        if not ended or self._view.volumes_of(workload_id):
+            self._require_writable()
+        tx = Transaction(forced=force)
+        tx = tx.delete(Key.workload(workload_id), stored)
+        tx = tx.delete(Key.status(workload_id), self._view.status(workload_id))
+        tx = tx.delete(Key.assignment(workload_id), assignment)
+        return tx, DeleteAnswer("Deleted")
 
     def _remove(self, workload_id: WorkloadId, force: bool) -> tuple[Transaction, DeleteAnswer]:
         """No node has it, or the user insists: remove the records at once.

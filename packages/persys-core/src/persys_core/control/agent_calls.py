@@ -30,6 +30,7 @@ from persys_core.ports.agents import (
 )
 from persys_core.ports.membership import Leadership
 from persys_core.ports.observer import Metric
+from persys_core.ports.tracer import Span, SpanName
 
 __all__ = ["AgentCalls", "NodeReach"]
 
@@ -161,13 +162,21 @@ class AgentCalls:
 
     async def _timed(self, node_id: NodeId, rpc: str, call: Callable[[], Awaitable[T]]) -> T:
         self._committer.require(self._leadership)
+        with self._observer.span(SpanName.AGENT_CALL, node_id=node_id, operation=rpc) as span:
+            return await self._observed(node_id, rpc, call, span)
+
+    async def _observed(
+        self, node_id: NodeId, rpc: str, call: Callable[[], Awaitable[T]], span: Span
+    ) -> T:
         began = self._clock.monotonic()
         outcome = await call()
         if isinstance(outcome, Unreachable):
             self._reach.failed(node_id)
         elif not isinstance(outcome, str):  # an empty error text may also be no answer
             self._reach.answered(node_id)
-        labels = {"rpc": rpc, "result": _result_of(outcome)}
+        result = _result_of(outcome)
+        span.ends_as(result)
+        labels = {"rpc": rpc, "result": result}
         self._observer.increment(Metric.AGENT_CALLS, labels)
         self._observer.record(Metric.AGENT_CALLS, self._clock.monotonic() - began, labels)
         return outcome

@@ -24,6 +24,7 @@ __all__ = [
     "ApplyOutcomeKind",
     "AutomationDecision",
     "ClusterSummary",
+    "ClusterTotals",
     "DeleteAnswer",
     "DrainBlocker",
     "DrainProgress",
@@ -248,6 +249,16 @@ class NodeFenced:
 
 
 @frozen
+class ClusterTotals:
+    """Sums over all nodes: what may be placed, what is charged, and what they measured of
+    themselves, as far as this replica was told."""
+
+    allocatable: Resources = Resources()
+    allocated: Resources = Resources()
+    used: Resources = Resources()
+
+
+@frozen
 class ClusterSummary:
     """Counts per state, and who answers."""
 
@@ -262,3 +273,4 @@ class ClusterSummary:
     generated_at: datetime
     problems: Sequence[str] = field(factory=tuple)
     workloads_by_desired_state: Mapping[str, int] = field(factory=dict)
+    totals: ClusterTotals = ClusterTotals()

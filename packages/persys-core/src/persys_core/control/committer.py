@@ -38,6 +38,7 @@ from persys_core.ports.cluster_store import (
 )
 from persys_core.ports.membership import Leadership, Membership
 from persys_core.ports.observer import Metric, Observer
+from persys_core.ports.tracer import SpanName
 
 __all__ = ["Committer", "ConflictLimitError", "LeadershipLostError"]
 
@@ -91,9 +92,10 @@ class Committer:
         written = dict.fromkeys((write.key for write in commit.writes), ended)
         self._under_way.update(written)
         try:
-            result = await self._store.commit(commit)
+            result = await self._sent(commit)
             self._learn(commit, result)
         except StoreUnavailableError as error:
+            self._observer.increment(Metric.STORE_FAILURES, {})
             self._on_failure(error)
             raise
         finally:
@@ -104,6 +106,12 @@ class Committer:
         if isinstance(result, Conflict):
             self._refuse_foreign(result.current, leadership)
         return result
+
+    async def _sent(self, commit: Commit) -> Committed | Conflict:
+        with self._observer.span(SpanName.COMMIT, size=len(commit.writes)) as span:
+            result = await self._store.commit(commit)
+            span.ends_as("committed" if isinstance(result, Committed) else "conflict")
+            return result
 
     async def compare(
         self, read: Transaction, leadership: Leadership | None = None

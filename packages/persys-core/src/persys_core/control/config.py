@@ -47,6 +47,8 @@ class SchedulerConfig:
     api_timeout: timedelta = timedelta(seconds=10)
     drain_after_degraded: timedelta = timedelta(seconds=60)
     commit_attempts: int = 32
+    compact_interval: timedelta = timedelta(minutes=5)
+    """How much of the store's history is kept for watchers, about; zero leaves it alone."""
 
     def apply_timeout(self, workload_type: WorkloadType) -> timedelta:
         """How long a start of this type may take before it counts as stuck."""

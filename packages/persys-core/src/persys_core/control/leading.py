@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from persys_core.control.agent_calls import AgentCalls
 from persys_core.control.committer import LeadershipLostError
+from persys_core.control.compaction import Compaction
 from persys_core.control.drift_detector import DriftDetector
 from persys_core.control.ledger_audit import LedgerAudit
 from persys_core.control.loops import PeriodicLoop
@@ -112,6 +113,9 @@ class LeadingLoops:
             "drift": (config.drift_interval, self._drift.run),
             "audit": (AUDIT_INTERVAL, self._audit_and_sweep),
         }
+        if config.compact_interval:
+            compaction = Compaction(self._scheduler.ports.store, self._view)
+            bodies["compaction"] = (config.compact_interval, compaction.run)
         return {
             name: PeriodicLoop(
                 name,

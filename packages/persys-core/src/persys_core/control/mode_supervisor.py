@@ -7,6 +7,7 @@ means is decided in ``modes``. A brand-new store gets its marker here, and nowhe
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from datetime import datetime
 
@@ -19,10 +20,11 @@ from persys_core.control.view import ClusterView
 from persys_core.model.cluster import ClusterMarker, LedgerState
 from persys_core.model.errors import FrozenError
 from persys_core.model.event import EventType
+from persys_core.model.ids import StoreRevision
 from persys_core.model.states import OperatingMode
 from persys_core.modes import machine
 from persys_core.modes.evidence import Found, Known, is_new_cluster, judge_store
-from persys_core.modes.machine import ModeEvent, ModeState
+from persys_core.modes.machine import Cause, ModeEvent, ModeState
 from persys_core.ports.clock import Clock
 from persys_core.ports.cluster_memory import ClusterMemory
 from persys_core.ports.cluster_store import (
@@ -35,16 +37,22 @@ from persys_core.ports.cluster_store import (
     Put,
     Record,
     Snapshot,
+    StoreFullError,
     StoreUnavailableError,
     Versioned,
 )
 
 __all__ = ["ModeSupervisor"]
 
+_log = logging.getLogger("persys.scheduler")
+
 
 @define(eq=False)
 class ModeSupervisor:
-    """One replica's mode."""
+    """One replica's mode.
+
+    Size: what the mode permits is one short question for each kind of asker.
+    """
 
     _store: ClusterStore
     _memory: ClusterMemory
@@ -87,6 +95,13 @@ class ModeSupervisor:
         if self.is_frozen:
             raise FrozenError(machine.frozen_text(self.state))
 
+    def require_deletable(self) -> bool:
+        """Raise FrozenError while nothing may be removed; whether nothing else is permitted."""
+        permitted = machine.permits(self.state.mode, self.state.cause)
+        if not permitted.delete_only:
+            raise FrozenError(machine.frozen_text(self.state))
+        return not permitted.mutate
+
     def tells_drain(self, now: datetime) -> bool:
         """Whether agents are told to accept no new apply."""
         return machine.tells_drain(self.state, now)
@@ -103,6 +118,8 @@ class ModeSupervisor:
         """A store operation failed for good (from the committer)."""
         if isinstance(error, FrozenError):
             self.report(ModeEvent.MARKER_MISSING, str(error))
+        elif isinstance(error, StoreFullError):
+            self.report(ModeEvent.SPACE_EXCEEDED, str(error))
         else:
             self.report(ModeEvent.OPERATION_EXHAUSTED, str(error))
 
@@ -114,7 +131,7 @@ class ModeSupervisor:
         self._known = self._saved = await self._memory.load()
         snapshot = await self._store.snapshot()
         self._view.load(snapshot)
-        found = Found(_marker_of(self._view.marker()), revision=snapshot.revision)
+        found = self._found(_marker_of(self._view.marker()), snapshot.revision)
         foreign = any(key.kind is not Kind.LEADER for key in snapshot.records)
         if is_new_cluster(self._known, found) and not foreign:
             await self._found_cluster()
@@ -128,7 +145,7 @@ class ModeSupervisor:
 
     async def probe(self) -> None:
         """Ask the store whether it answers and is the one that we know; a pass of the loop."""
-        accepted = self._accepted
+        accepted, seen = self._accepted, self._view.revision
         try:
             async with asyncio.timeout(self._config.probe_timeout.total_seconds()):
                 revision = await self._store.probe()
@@ -139,17 +156,35 @@ class ModeSupervisor:
         if accepted != self._accepted:
             return
         self.report(ModeEvent.PROBE_OK)
-        self._judge(Found(_marker_of(marker), revision=revision))
+        self._judge(self._found(_marker_of(marker), revision), seen)
+        if self.state.cause is Cause.SPACE:
+            await self._probe_space()
         if marker is not None and self.state.mode is OperatingMode.NORMAL:
             # A store that was put back may count anew, and is this cluster's all the same.
             self._committer.marker_revision = marker.create_revision
         await self._remember(revision, _marker_of(marker))
 
-    def _judge(self, found: Found) -> None:
-        self._take(*judge_store(self._known, found), found)
+    async def _probe_space(self) -> None:
+        """Only a write shows that there is space again (decisions §3, compaction)."""
+        try:
+            async with asyncio.timeout(self._config.probe_timeout.total_seconds()):
+                await self._store.probe(writing=True)
+        except (StoreUnavailableError, TimeoutError):
+            return
+        self.report(ModeEvent.PROBE_WRITTEN)
 
-    def _take(self, event: ModeEvent, detail: str, found: Found) -> None:
-        before, known = self.state, self._known
+    def _found(self, marker: ClusterMarker | None, revision: StoreRevision) -> Found:
+        return Found(marker, self._store.backend_id, revision)
+
+    def _judge(self, found: Found, seen: StoreRevision = 0) -> None:
+        """``seen``: what the view had of the store before it was asked; that is known as well."""
+        known = self._known
+        if known is not None and seen > known.revision:
+            known = evolve(known, revision=seen)
+        self._take(*judge_store(known, found), found, known)
+
+    def _take(self, event: ModeEvent, detail: str, found: Found, known: Known | None) -> None:
+        before = self.state
         self.report(event, detail)
         if event is ModeEvent.REVISION_REWOUND and self.state is not before and known is not None:
             self._events.publish(
@@ -190,10 +225,10 @@ class ModeSupervisor:
         marker = _marker_of(snapshot.records.get(Key.marker()))
         if marker is not None and snapshot.revision < self._view.revision:
             marker = evolve(marker, epoch_base=self._known.epoch_base)
-        event, detail = judge_store(self._known, Found(marker, revision=self._known.revision))
+        event, detail = judge_store(self._known, self._found(marker, self._known.revision))
         if event is ModeEvent.DATA_WHOLE:
             return True
-        self._take(event, detail, Found(marker, revision=snapshot.revision))
+        self._take(event, detail, self._found(marker, snapshot.revision), self._known)
         return False
 
     async def _remember(self, revision: int, marker: ClusterMarker | None) -> None:
@@ -210,6 +245,7 @@ class ModeSupervisor:
     def _now_known(self, marker: ClusterMarker, revision: int) -> Known:
         return Known(
             marker.cluster_id,
+            self._store.backend_id,
             revision=revision,
             nodes=tuple(sorted(self._view.all(Kind.NODE))),
             epoch_base=marker.epoch_base,
@@ -244,6 +280,8 @@ class ModeSupervisor:
             self._view.refresh(result.revision, result.current)
 
     def _publish(self, before: OperatingMode) -> None:
+        level = logging.WARNING if self.is_frozen else logging.INFO
+        _log.log(level, "mode %s, was %s: %s", self.state.mode, before, self.state.reason)
         details = {
             "from": before.value,
             "to": self.state.mode.value,

@@ -26,6 +26,7 @@ from persys_core.placement.ledger import Transaction
 from persys_core.ports.agents import Refused, Unreachable
 from persys_core.ports.cluster_store import Key, Kind, StoreUnavailableError, Versioned
 from persys_core.ports.observer import Metric
+from persys_core.ports.tracer import SpanName
 
 __all__ = ["NodePass"]
 
@@ -47,9 +48,10 @@ class NodePass:
             return
         began = self._term.ports.clock.monotonic()
         nodes = [node for node in self._term.view.all(Kind.NODE) if self._needs_listing(node)]
-        await asyncio.gather(*(self.look_at(node_id) for node_id in nodes))
-        seconds = self._term.ports.clock.monotonic() - began
-        self._term.ports.observer.record(Metric.RECONCILE_CYCLE_SECONDS, seconds, {})
+        with self._term.ports.observer.span(SpanName.RECONCILE_PASS, size=len(nodes)):
+            await asyncio.gather(*(self.look_at(node_id) for node_id in nodes))
+            seconds = self._term.ports.clock.monotonic() - began
+            self._term.ports.observer.record(Metric.RECONCILE_CYCLE_SECONDS, seconds, {})
         self._term.ports.observer.increment(Metric.RECONCILE_CYCLES, {"result": "success"})
 
     def _needs_listing(self, node_id: NodeId) -> bool:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from persys_core.control.answers import NodeView
+from persys_core.control.answers import ClusterTotals, NodeView
 from persys_core.control.view import ClusterView
 from persys_core.model.errors import NotFoundError
 from persys_core.model.ids import NodeId
-from persys_core.model.node import OperatorIntent
+from persys_core.model.node import Node, OperatorIntent
+from persys_core.model.resources import Resources
 from persys_core.model.workload import Allocation
 from persys_core.nodes.liveness import LivenessPolicy, NodeCondition, NodeHealth, judge_node
 from persys_core.nodes.operations import overcommitted_dimensions
 from persys_core.ports.clock import Clock
+from persys_core.ports.cluster_store import Kind
 from persys_core.ports.liveness import Liveness
 from persys_core.ports.telemetry import Telemetry
 
@@ -90,4 +92,16 @@ class NodeViews:
             last_heartbeat=self._liveness.last_seen(node_id),
             usage=self._telemetry.node_usage(node_id),
             overcommitted=bool(overcommitted_dimensions(stored.value, allocation)),
+        )
+
+    def totals(self) -> ClusterTotals:
+        """The sums over all nodes."""
+        nodes = list(self._view.values(Kind.NODE, Node))
+        ledgers = (self._view.allocation(node.id) for node in nodes)
+        usages = (self._telemetry.node_usage(node.id) for node in nodes)
+        capacity = Resources.total(node.capacity for node in nodes)
+        return ClusterTotals(
+            allocatable=capacity - Resources.total(node.reserved for node in nodes),
+            allocated=Resources.total(ledger.value.charged for ledger in ledgers if ledger),
+            used=Resources.total(usage.used for usage in usages if usage),
         )

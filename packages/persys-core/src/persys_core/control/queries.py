@@ -92,6 +92,7 @@ class Queries:
             workloads_by_status=self._statuses(),
             deleted_workloads=self._deleted(),
             workloads_by_desired_state=self._desired_states(),
+            totals=self._node_views.totals(),
             mode=state.mode,
             mode_reason=state.reason,
             instance_id=self._ports.membership.instance_id,

@@ -7,6 +7,7 @@ number of looks per visit is bounded, so that one workload cannot hold a worker 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from datetime import timedelta
 
 from attrs import evolve
@@ -27,6 +28,7 @@ from persys_core.nodes.leaving import Leaving
 from persys_core.placement.ledger import LedgerError
 from persys_core.ports.cluster_store import StoreUnavailableError
 from persys_core.ports.observer import Metric
+from persys_core.ports.tracer import Span, SpanName
 from persys_core.reconcile.actions import Action
 from persys_core.reconcile.decide import Rule, decide
 
@@ -60,8 +62,8 @@ class Reconciler:
             self._term.requeue(work, AFTER_TROUBLE)
             return
         try:
-            with self._term.looking_at(work):
-                following = await self._look(work)
+            with self._term.looking_at(work), self._span(work) as span:
+                following = await self._look(work, span)
         except (StoreUnavailableError, FrozenError):
             following = AFTER_TROUBLE
         except LeadershipLostError:
@@ -69,10 +71,15 @@ class Reconciler:
         if isinstance(following, timedelta):
             self._term.requeue(work, following)
 
-    async def _look(self, work: Work) -> Next:
+    def _span(self, work: Work) -> AbstractContextManager[Span]:
+        return self._term.ports.observer.span(
+            SpanName.RECONCILE_WORK, workload_id=work.workload_id, node_id=work.node_id
+        )
+
+    async def _look(self, work: Work, span: Span) -> Next:
         for _ in range(LOOKS_PER_VISIT):
             try:
-                following = await self._once(work)
+                following = await self._once(work, span)
             except LedgerError as error:
                 # A view that is late may contradict itself; one that is not is a bug.
                 if await self._term.confirms(error.read):
@@ -82,7 +89,7 @@ class Reconciler:
                 return following
         return self._term.config.timing.poll_interval
 
-    async def _once(self, work: Work) -> Next:
+    async def _once(self, work: Work, span: Span) -> Next:
         if work.node_id:
             return await self._tombstones.see_through(work)
         case = load_case(self._term, work.workload_id)
@@ -91,6 +98,7 @@ class Reconciler:
             return None
         rule, following = await self._perform(case)
         note_outcome(self._term, case, rule)
+        span.ends_as(rule.action.value)
         self._term.ports.observer.increment(
             Metric.RECONCILE_RESULTS, {"action": rule.action.value, "success": "true"}
         )

@@ -44,6 +44,7 @@ from persys_core.control.planning import Planning
 from persys_core.control.queries import Queries
 from persys_core.control.reads import Reads
 from persys_core.control.recovery import Recovery
+from persys_core.control.usage_ends import end_usage_with_work
 from persys_core.control.view import ClusterView
 from persys_core.control.volume_operations import VolumeOperations
 from persys_core.control.work import Work
@@ -113,6 +114,7 @@ class Scheduler:
             config,
             self._token,
         )
+        end_usage_with_work(self.view, ports.telemetry)
         self._fleet = Fleet()
         self._feed = FleetFeed(
             self.view, self._fleet, self.reservations, ports.liveness, self._on_capacity
@@ -185,6 +187,7 @@ class Scheduler:
             self.publisher,
             self.ports.clock,
             self.modes.require_writable,
+            self.modes.require_deletable,
         )
         self.admission = Admission(nodes, workloads)
         self.automation = Automation(

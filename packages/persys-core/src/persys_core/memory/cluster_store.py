@@ -197,6 +197,14 @@ class MemoryClusterStore:
                 seen = event.snapshot.revision if isinstance(event, Resync) else event.revision
                 yield event
 
-    async def probe(self) -> StoreRevision:
+    @property
+    def backend_id(self) -> str:
+        """None: it ends with the process."""
+        return ""
+
+    async def compact(self, before: StoreRevision) -> None:
+        """Nothing to do: the history is bounded."""
+
+    async def probe(self, *, writing: bool = False) -> StoreRevision:
         """The present revision."""
         return self._backend.revision

@@ -55,11 +55,6 @@ def judge_store(known: Known | None, found: Found) -> tuple[ModeEvent, str]:
             ModeEvent.CLUSTER_CHANGED,
             f"expected cluster {known.cluster_id}, found {found.marker.cluster_id}",
         )
-    if known.backend_id and found.backend_id and known.backend_id != found.backend_id:
-        return (
-            ModeEvent.CLUSTER_CHANGED,
-            f"expected store {known.backend_id}, found {found.backend_id}",
-        )
     if found.marker.epoch_base < known.epoch_base:
         return (
             ModeEvent.REVISION_REWOUND,
@@ -71,6 +66,11 @@ def judge_store(known: Known | None, found: Found) -> tuple[ModeEvent, str]:
         return (
             ModeEvent.REVISION_REWOUND,
             f"revision {known.revision} was seen, now it is {found.revision}",
+        )
+    if known.backend_id and found.backend_id and known.backend_id != found.backend_id:
+        return (
+            ModeEvent.CLUSTER_CHANGED,
+            f"expected store {known.backend_id}, found {found.backend_id}",
         )
     return ModeEvent.DATA_WHOLE, ""
 

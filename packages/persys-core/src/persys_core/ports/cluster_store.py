@@ -48,6 +48,7 @@ __all__ = [
     "Record",
     "Resync",
     "Snapshot",
+    "StoreFullError",
     "StoreUnavailableError",
     "Versioned",
     "WatchBatch",
@@ -60,6 +61,10 @@ MAX_COMMIT_OPERATIONS = 100
 
 class StoreUnavailableError(PersysError):
     """The backend did not answer, or answered with an error of its own; nothing was written."""
+
+
+class StoreFullError(StoreUnavailableError):
+    """The backend has no space for what adds to it; reads and removals still work (E05)."""
 
 
 class AmbiguousCommitError(StoreUnavailableError):
@@ -259,7 +264,7 @@ CommitResult: TypeAlias = Committed | Conflict
 
 @frozen
 class Snapshot:
-    """Every record at one revision; ``cluster_id`` is the backend's own identity, if it has one."""
+    """Every record at one revision."""
 
     revision: StoreRevision
     records: Mapping[Key, Versioned[Record]]
@@ -302,6 +307,11 @@ class ClusterStore(Protocol):
         """What this implementation promises."""
         ...
 
+    @property
+    def backend_id(self) -> str:
+        """The backend's own identity as it answered last; empty where it has none."""
+        ...
+
     async def snapshot(self) -> Snapshot:
         """Every record at one revision."""
         ...
@@ -321,6 +331,16 @@ class ClusterStore(Protocol):
         """Every change after revision ``after``, in order; ends only when it is closed."""
         ...
 
-    async def probe(self) -> StoreRevision:
-        """Cheaply prove that the backend answers; its present revision."""
+    async def probe(self, *, writing: bool = False) -> StoreRevision:
+        """Cheaply prove that the backend answers; its present revision.
+
+        ``writing``: prove that it takes what adds to it, too; StoreFullError where it does not.
+        """
+        ...
+
+    async def compact(self, before: StoreRevision) -> None:
+        """What stood before revision ``before`` need not be told to watchers any more.
+
+        A backend that keeps its history small by itself need not do anything.
+        """
         ...

@@ -1,4 +1,4 @@
-"""Observer: counts and durations of what the core does, for metrics. Never raises, never waits.
+"""Observer: counts, durations and spans of what the core does. Never raises, never waits.
 
 Label sets are closed (field report M02): actions, results, categories and codes; never an id or
 a message.
@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Protocol
 
+from persys_core.ports.tracer import NullTracer, Tracer
+
 __all__ = ["Metric", "NullObserver", "Observer"]
 
 
@@ -20,6 +22,7 @@ class Metric(StrEnum):
     RECONCILE_CYCLES = "reconciliation_cycles"  # result
     RECONCILE_CYCLE_SECONDS = "reconciliation_cycle_seconds"  # -
     STORE_WRITES = "state_store_writes"  # category
+    STORE_FAILURES = "state_store_failures"  # -
     COMMIT_CONFLICTS = "commit_conflicts"  # -
     PLACEMENTS = "placements"  # result
     STALE_HEARTBEATS = "stale_heartbeats"  # -
@@ -31,7 +34,7 @@ class Metric(StrEnum):
     BUGS = "bugs"  # where
 
 
-class Observer(Protocol):
+class Observer(Tracer, Protocol):
     """Where the core reports to."""
 
     def increment(self, metric: Metric, labels: Mapping[str, str], by: int = 1) -> None:
@@ -43,7 +46,7 @@ class Observer(Protocol):
         ...
 
 
-class NullObserver:
+class NullObserver(NullTracer):
     """Looks away; for embedders and tests that do not measure."""
 
     def increment(self, metric: Metric, labels: Mapping[str, str], by: int = 1) -> None:

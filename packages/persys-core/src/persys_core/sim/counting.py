@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Mapping
 
 from persys_core.ports.observer import Metric
+from persys_core.ports.tracer import NullTracer
 
 __all__ = ["CountingObserver"]
 
 
-class CountingObserver:
+class CountingObserver(NullTracer):
     """Counts per metric and label set, and the number of durations per metric."""
 
     def __init__(self) -> None:

@@ -91,10 +91,19 @@ class FaultyStore:
         await self._read_fault()
         return await self._store.get(keys)
 
-    async def probe(self) -> StoreRevision:
+    @property
+    def backend_id(self) -> str:
+        """The store's."""
+        return self._store.backend_id
+
+    async def compact(self, before: StoreRevision) -> None:
+        """Pass it on."""
+        await self._store.compact(before)
+
+    async def probe(self, *, writing: bool = False) -> StoreRevision:
         """As the port says, or the store is away."""
         await self._read_fault()
-        return await self._store.probe()
+        return await self._store.probe(writing=writing)
 
     async def commit(self, commit: Commit) -> CommitResult:
         """As the port says, with the faults of the moment.

@@ -9,38 +9,19 @@ import fcntl
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from enum import StrEnum
 from pathlib import Path
-
-from attrs import frozen
 
 from persys_adapters.sqlite.damage import problem_of
 from persys_adapters.sqlite.private import is_open_to_others
+from persys_server.doctor.etcd import examine_etcd
+from persys_server.doctor.findings import Finding, Verdict
 from persys_server.settings import Settings, SettingsError, StoreKind, load_settings, variables
 from persys_server.settings.load import not_acted_on, unknown
 from persys_server.store_path import database_path
 
-__all__ = ["Finding", "Verdict", "examine"]
+__all__ = ["examine"]
 
 _SQLITE_HEADER = b"SQLite format 3\0"
-
-
-class Verdict(StrEnum):
-    """How a check ended."""
-
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-@frozen
-class Finding:
-    """One line of the table: what was looked at, what was found, and what to do about it."""
-
-    check: str
-    verdict: Verdict
-    found: str
-    advice: str = ""
 
 
 def examine(environment: Mapping[str, str]) -> list[Finding]:
@@ -75,10 +56,7 @@ def _unused(environment: Mapping[str, str]) -> Iterator[Finding]:
 def _store(settings: Settings) -> Iterator[Finding]:
     match settings.store.kind:
         case StoreKind.ETCD:
-            yield Finding(
-                "store", Verdict.FAIL, "PERSYS_STORE=etcd is not in this release",
-                "set PERSYS_STORE=sqlite:state.db, or memory to try things out",
-            )  # fmt: skip
+            yield from examine_etcd(settings)
         case StoreKind.MEMORY:
             yield Finding(
                 "store", Verdict.WARN, "PERSYS_STORE=memory loses everything at exit",
@@ -153,12 +131,13 @@ def _holder(lock: Path) -> str:
 
 
 def _data_dir(settings: Settings) -> Iterator[Finding]:
-    """Only a store in a file needs folders."""
-    if settings.store.kind is StoreKind.SQLITE:
-        folder, home = Path(settings.data_dir), database_path(settings).parent
-        yield _folder("data dir", folder, "PERSYS_DATA_DIR")
-        if home != folder:
-            yield _folder("store dir", home, "PERSYS_STORE")
+    """A store that is lost at exit needs none."""
+    if settings.store.kind is StoreKind.MEMORY:
+        return
+    folder = Path(settings.data_dir)
+    yield _folder("data dir", folder, "PERSYS_DATA_DIR")
+    if settings.store.kind is StoreKind.SQLITE and database_path(settings).parent != folder:
+        yield _folder("store dir", database_path(settings).parent, "PERSYS_STORE")
 
 
 def _folder(check: str, folder: Path, variable: str) -> Finding:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from persys_server.doctor.checks import Finding, Verdict
+from persys_server.doctor.findings import Finding, Verdict
 
 __all__ = ["exit_code", "print_report"]
 

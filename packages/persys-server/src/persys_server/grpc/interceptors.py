@@ -1,4 +1,4 @@
-"""The boundary around every RPC: request id, phase, deadline, metrics, and errors to status codes.
+"""The boundary around every RPC: request id, span, phase, deadline, metrics, errors to codes.
 
 Decided here: what happens around a call, in one place and order. A broad catch stands here and
 nowhere below: what the core does not mean is a bug, counted and logged with its traceback, and
@@ -28,6 +28,7 @@ from persys_server.grpc.errors import Answer, NotServingError, answer_of, intern
 from persys_server.observability.labels import METHODS
 from persys_server.observability.logging import request_secrets
 from persys_server.observability.metrics import Metrics
+from persys_server.observability.tracing import Headers, NoTraces, Served, Traces
 from persys_server.phase import Phase, PhaseSwitch
 
 __all__ = ["DEFAULT_DEADLINE_SECONDS", "REQUEST_ID_KEY", "RequestBoundary"]
@@ -39,6 +40,9 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}\Z")
 _OK = 0
 _CANCELED = 1
 _DEADLINE_EXCEEDED = 4
+# What OpenTelemetry counts as errors of a server: Unknown, DeadlineExceeded, Unimplemented,
+# Internal, Unavailable and DataLoss.
+_SERVER_FAULTS = frozenset({2, 4, 12, 13, 14, 15})
 
 Unary: TypeAlias = Callable[[Any, Context], Awaitable[Any]]
 Streaming: TypeAlias = Callable[[Any, Context], AsyncIterator[Any]]
@@ -59,11 +63,13 @@ class RequestBoundary(grpc.aio.ServerInterceptor):
         phase: PhaseSwitch,
         clock: Clock,
         deadline_seconds: float = DEFAULT_DEADLINE_SECONDS,
+        traces: Traces | None = None,
     ) -> None:
         self._metrics = metrics
         self._phase = phase
         self._clock = clock
         self._deadline_seconds = deadline_seconds
+        self._traces = traces or NoTraces()
 
     async def intercept_service(
         self,
@@ -91,17 +97,19 @@ class RequestBoundary(grpc.aio.ServerInterceptor):
     def _unary(self, method: str, serve: Unary) -> Any:
         async def call(request: Any, context: Context) -> Any:
             rpc = self._begin(method, context)
-            try:
-                _check_readable(request)
-                self._check_phase()
-                response = await self._in_time(serve(request, context), rpc)
-            except asyncio.CancelledError:
-                self._count(rpc, _ended_by(context))
-                raise
-            except Exception as error:
-                await self._fail(rpc, error)
-            self._count(rpc, _OK)
-            return response
+            with rpc.span.current():
+                try:
+                    rpc.span.about(request)
+                    _check_readable(request)
+                    self._check_phase()
+                    response = await self._in_time(serve(request, context), rpc)
+                except asyncio.CancelledError:
+                    self._count(rpc, _ended_by(context))
+                    raise
+                except Exception as error:
+                    await self._fail(rpc, error)
+                self._count(rpc, _OK)
+                return response
 
         return call
 
@@ -124,7 +132,9 @@ class RequestBoundary(grpc.aio.ServerInterceptor):
         return call
 
     def _begin(self, method: str, context: Context) -> _Rpc:
-        rpc = _Rpc(method, context, _request_id(context), self._clock.monotonic())
+        headers = context.invocation_metadata() or ()
+        span = self._traces.rpc(method, headers)
+        rpc = _Rpc(method, context, _request_id(headers), self._clock.monotonic(), span)
         structlog.contextvars.clear_contextvars()
         structlog.contextvars.bind_contextvars(request_id=rpc.request_id, method=method)
         request_secrets.set(frozenset())
@@ -149,7 +159,10 @@ class RequestBoundary(grpc.aio.ServerInterceptor):
 
     async def _fail(self, rpc: _Rpc, error: Exception) -> NoReturn:
         """Answer with the status that stands for ``error``."""
-        answer = self._answer(rpc, error)
+        # A stream may be closed in another context than it began in, so its span is current only
+        # here, where lines are written.
+        with rpc.span.current():
+            answer = self._answer(rpc, error)
         self._count(rpc, answer.number)
         await rpc.context.abort(answer.code, answer.text, (*rpc.trailing, *answer.metadata))
 
@@ -169,6 +182,7 @@ class RequestBoundary(grpc.aio.ServerInterceptor):
         if not rpc.counted:
             rpc.counted = True
             self._metrics.request_served(rpc.method, code, self._clock.monotonic() - rpc.began)
+            rpc.span.end(code, failed=code in _SERVER_FAULTS)
 
 
 class _TooLongError(Exception):
@@ -203,6 +217,7 @@ class _Rpc:
     context: Context
     request_id: str
     began: float
+    span: Served
     counted: bool = field(default=False, init=False)
 
     @property
@@ -210,9 +225,9 @@ class _Rpc:
         return ((REQUEST_ID_KEY, self.request_id),)
 
 
-def _request_id(context: Context) -> str:
+def _request_id(headers: Headers) -> str:
     """The caller's, where it is a plain one; else a new one."""
-    for key, value in context.invocation_metadata() or ():
+    for key, value in headers:
         if key == REQUEST_ID_KEY and isinstance(value, str) and _REQUEST_ID.match(value):
             return value
     return uuid.uuid4().hex

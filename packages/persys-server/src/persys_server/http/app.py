@@ -6,24 +6,31 @@ Decided here: paths, status codes and field names (``status``, ``mode``, ``reaso
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TypeAlias
 
 from aiohttp import web
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from persys_server.observability.tracing import NoTraces, Traces
 from persys_server.replica import ReplicaProbe, ReplicaState
 
 __all__ = ["MetricsPage", "http_app"]
 
-MetricsPage: TypeAlias = Callable[[], Awaitable[bytes]]
+MetricsPage: TypeAlias = Callable[[str], Awaitable[tuple[bytes, str]]]
+"""Makes the text of ``/metrics`` and its content type, from what the caller accepts."""
+
+Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _UNREADY = 503
+_BROKEN = 500
 
 
-def http_app(probe: ReplicaProbe, metrics_page: MetricsPage) -> web.Application:
-    """The application; ``metrics_page`` makes the text of ``/metrics``."""
+def http_app(
+    probe: ReplicaProbe, metrics_page: MetricsPage, traces: Traces | None = None
+) -> web.Application:
+    """The application."""
+    followed = traces or NoTraces()
 
     async def health(request: web.Request) -> web.Response:
         return web.json_response(_health(probe()))
@@ -33,15 +40,34 @@ def http_app(probe: ReplicaProbe, metrics_page: MetricsPage) -> web.Application:
         return web.json_response(_readiness(state), status=200 if state.is_ready else _UNREADY)
 
     async def metrics(request: web.Request) -> web.Response:
-        return web.Response(
-            body=await metrics_page(), headers={"Content-Type": CONTENT_TYPE_LATEST}
-        )
+        body, content_type = await metrics_page(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
 
     app = web.Application()
-    app.router.add_get("/health", health)
-    app.router.add_get("/readyz", readyz)
-    app.router.add_get("/metrics", metrics)
+    for path, handler in (("/health", health), ("/readyz", readyz), ("/metrics", metrics)):
+        app.router.add_get(path, _followed(path, handler, followed))
     return app
+
+
+def _followed(path: str, handler: Handler, traces: Traces) -> Handler:
+    """``handler`` within a span of its own."""
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        span = traces.page(path, _headers(request))
+        code = _BROKEN
+        try:
+            with span.current():
+                answer = await handler(request)
+            code = answer.status
+            return answer
+        finally:
+            span.end(code, failed=code == _BROKEN)
+
+    return serve
+
+
+def _headers(request: web.Request) -> Iterator[tuple[str, str]]:
+    return ((name.lower(), value) for name, value in request.headers.items())
 
 
 def _health(state: ReplicaState) -> Mapping[str, object]:

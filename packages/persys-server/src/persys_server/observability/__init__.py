@@ -1,1 +1,1 @@
-"""What people and programs see of a running server: logs and metrics. No decision is made here."""
+"""What people and programs see of a running server: logs, metrics, traces. Decides nothing."""

@@ -7,14 +7,15 @@ of shown as zero. Where they come from is asked through ``ReplicaReadings``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from heapq import nsmallest
+from operator import attrgetter
 
 from attrs import field, frozen
 from prometheus_client import Metric as Family
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from persys_core.control.answers import ClusterSummary
+from persys_core.control.answers import ClusterSummary, ClusterTotals
 from persys_core.model.states import OperatingMode
 from persys_core.model.usage import WorkloadUsage
 from persys_server.observability.labels import (
@@ -37,6 +38,7 @@ _USAGE = {
     "workload_net_tx_bytes": "net_tx_bytes",
 }
 _SERIES_PER_WORKLOAD = len(_USAGE)
+_workload_id = attrgetter("workload_id")
 _TYPES = ("container", "compose", "vm", "microvm")
 
 
@@ -86,9 +88,12 @@ class ReplicaGauges(Collector):
             yield view
 
     def _of_usage(self, usages: Iterable[WorkloadUsage]) -> Iterator[Family]:
-        remaining = iter(usages)
-        shown = list(islice(remaining, self._usage_workloads_max))
-        self._dropped += sum(1 for _ in remaining) * _SERIES_PER_WORKLOAD
+        shown = list(usages)
+        left_out = max(0, len(shown) - self._usage_workloads_max)
+        if left_out:
+            # The same ones at every scrape: others each time would be series without end after all.
+            shown = nsmallest(self._usage_workloads_max, shown, key=_workload_id)
+        self._dropped += left_out * _SERIES_PER_WORKLOAD
         for name, attribute in _USAGE.items():
             family = _gauge(
                 name, "Latest utilisation of a workload", "workload_id", "node_id", "type"
@@ -115,11 +120,23 @@ def _of_cluster(summary: ClusterSummary) -> Iterator[Family]:
             "workloads_desired_state", "Workloads by desired state", "desired_state", desired,
             DESIRED_STATES,
         )  # fmt: skip
+    yield from _totals(summary.totals)
     now = {str(summary.mode): 1}
     yield _counts("mode", "1 for the operating mode", "mode", now, map(str, OperatingMode))
     leader = _gauge("leader", "1 where this replica leads")
     leader.add_metric([], int(summary.is_leader))
     yield leader
+
+
+def _totals(totals: ClusterTotals) -> Iterator[Family]:
+    kinds = {"allocatable": totals.allocatable, "allocated": totals.allocated, "used": totals.used}
+    cpu = _gauge("cluster_cpu_millicores", "CPU of all nodes together", "kind")
+    memory = _gauge("cluster_memory_mb", "Memory of all nodes together", "kind")
+    for kind, sums in kinds.items():
+        cpu.add_metric([kind], sums.cpu_millicores)
+        memory.add_metric([kind], sums.memory_mb)
+    yield cpu
+    yield memory
 
 
 def _counts(

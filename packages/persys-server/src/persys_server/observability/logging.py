@@ -1,8 +1,8 @@
 """Log lines: structlog and the standard library end in one place, as text or as JSON.
 
 Decided here: the fields ``level``, ``msg``, ``time`` and ``component``, that every line is
-cleaned of secrets just before it is written (field report A04), and that only our own loggers say
-``debug``. Not decided here: what is worth a line.
+cleaned of secrets just before it is written (field report A04), that a line within a span says
+which, and that only our own loggers say ``debug``. Not decided here: what is worth a line.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from persys_core.model.secrets import MASK, is_secret_name, scrubbed
+from persys_server.observability.library_lines import LibraryLines
+from persys_server.observability.present import present_span
 from persys_server.settings import LogFormat
 
 __all__ = ["Scrubber", "configure_logging", "request_secrets"]
@@ -26,7 +28,7 @@ request_secrets: ContextVar[frozenset[str]] = ContextVar("request_secrets", defa
 
 _OWN_LOGGERS = ("persys", "persys_adapters", "persys_core", "persys_server")
 _DEEPEST = 6
-_OWN_FIELDS = frozenset({"level", "time", "component", "request_id"})
+_OWN_FIELDS = frozenset({"level", "time", "component", "request_id", "trace_id", "span_id"})
 
 
 class Scrubber:
@@ -80,6 +82,7 @@ def configure_logging(
     """
     target = sys.stdout if stream is None else stream
     handler = logging.StreamHandler(target)
+    handler.addFilter(LibraryLines())
     handler.setFormatter(_formatter(form, colours=target.isatty(), secrets=secrets))
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -100,6 +103,7 @@ def _shared() -> list[Processor]:
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         _add_component,
+        _add_span,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
         structlog.stdlib.PositionalArgumentsFormatter(),
         structlog.processors.StackInfoRenderer(),
@@ -113,6 +117,14 @@ def _add_component(logger: WrappedLogger, method: str, line: EventDict) -> Event
     record = line.get("_record")
     name = record.name if record is not None else getattr(logger, "name", None)
     line.setdefault("component", name or "persys_server")
+    return line
+
+
+def _add_span(logger: WrappedLogger, method: str, line: EventDict) -> EventDict:
+    """The span in which the line is written, so that traces lead to lines and back."""
+    span = present_span.get()
+    if span is not None:
+        line["trace_id"], line["span_id"] = span.trace_id, span.span_id
     return line
 
 

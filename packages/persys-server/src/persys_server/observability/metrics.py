@@ -7,7 +7,8 @@ instead of counted stands in ``gauges``. Label values are closed sets: see ``lab
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import TypeAlias
 
 from prometheus_client import (
@@ -18,22 +19,26 @@ from prometheus_client import (
     PlatformCollector,
     ProcessCollector,
     disable_created_metrics,
-    generate_latest,
 )
+from prometheus_client.exposition import choose_encoder
 
+from persys_core.model.ids import NodeId, WorkloadId
 from persys_core.placement.explain import Verdict
 from persys_core.ports.observer import Metric
+from persys_core.ports.tracer import NullTracer, Span, SpanName, Tracer
 from persys_core.reconcile.actions import Action
 from persys_server.observability.labels import (
     AGENT_RPCS,
     CODES,
     METHODS,
+    OTHER,
     WRITE_CATEGORIES,
     OpenLabel,
     agent_code,
     closed,
     write_category,
 )
+from persys_server.observability.present import exemplar
 
 __all__ = ["BUCKETS", "PREFIX", "Metrics", "PrometheusObserver"]
 
@@ -49,6 +54,9 @@ _COUNTERS: Mapping[Metric, tuple[str, str, tuple[str, ...]]] = {
     ),
     Metric.STORE_WRITES: (
         "state_store_writes_total", "Records written to the state store", ("category",),
+    ),
+    Metric.STORE_FAILURES: (
+        "state_store_failures_total", "Commits that the state store did not answer", (),
     ),
     Metric.COMMIT_CONFLICTS: (
         "commit_conflicts_total", "Commits that lost a race and were decided anew", (),
@@ -87,6 +95,15 @@ _HISTOGRAMS: Mapping[Metric, tuple[str, str, tuple[str, ...]]] = {
     ),
 }  # fmt: skip
 
+# An alert cannot see the first count of a series that was not there before.
+_FROM_THE_START: tuple[tuple[Metric, str, Iterable[str]], ...] = (
+    (Metric.STORE_WRITES, "category", WRITE_CATEGORIES),
+    (Metric.RECONCILE_CYCLES, "result", ("success", "error")),
+    (Metric.PLACEMENTS, "result", tuple(map(str, Verdict))),
+    (Metric.EVICTIONS, "result", ("moved", "pending")),
+    (Metric.EVENTS_DROPPED, "reason", (OTHER,)),
+    (Metric.BUGS, "where", (OTHER, "grpc")),
+)
 _ACTIONS = frozenset(map(str, Action))
 _RESULTS = frozenset({"success", "error", "moved", "pending", *map(str, Verdict)})
 
@@ -109,18 +126,20 @@ class Metrics:
         )
         self.counters = {metric: self._counter(*shape) for metric, shape in _COUNTERS.items()}
         self.histograms = {metric: self._histogram(*shape) for metric, shape in _HISTOGRAMS.items()}
-        for category in WRITE_CATEGORIES:
-            self.counters[Metric.STORE_WRITES].labels(category=category)
+        for metric, label, values in _FROM_THE_START:
+            for value in values:
+                self.counters[metric].labels(**{label: value})
 
     def request_served(self, method: str, code: int, seconds: float) -> None:
         """Count one gRPC request. ``method`` is the full path; ``code`` a status number."""
         labels = {"method": closed(method, METHODS), "code": CODES[code]}
         self._requests.labels(**labels).inc()
-        self._request_seconds.labels(**labels).observe(seconds)
+        self._request_seconds.labels(**labels).observe(seconds, exemplar())
 
-    def page(self) -> bytes:
-        """The text format of every family."""
-        return generate_latest(self.registry)
+    def page(self, accept: str = "") -> tuple[bytes, str]:
+        """Every family and its content type: OpenMetrics, with exemplars, where it is accepted."""
+        encode, content_type = choose_encoder(accept)
+        return encode(self.registry), content_type
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
         return Counter(PREFIX + name, text, labels, registry=self.registry)
@@ -132,11 +151,12 @@ class Metrics:
 class PrometheusObserver:
     """The core's Observer port on ``Metrics``. Never raises: an unknown label counts as ``other``.
 
-    Where the core leaves a label out, its value is ``other`` as well.
+    Where the core leaves a label out, its value is ``other`` as well. Spans go to ``tracer``.
     """
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, tracer: Tracer | None = None) -> None:
         self._metrics = metrics
+        self._tracer: Tracer = tracer or NullTracer()
         self._open: dict[tuple[Metric, str], OpenLabel] = {}
 
     def increment(self, metric: Metric, labels: Labels, by: int = 1) -> None:
@@ -152,7 +172,26 @@ class PrometheusObserver:
         if histogram is not None:
             names = _HISTOGRAMS[metric][2]
             values = self._values(metric, names, labels)
-            (histogram.labels(**values) if names else histogram).observe(max(seconds, 0.0))
+            measured = histogram.labels(**values) if names else histogram
+            measured.observe(max(seconds, 0.0), exemplar())
+
+    def span(
+        self,
+        name: SpanName,
+        *,
+        workload_id: WorkloadId = "",
+        node_id: NodeId = "",
+        operation: str = "",
+        size: int = 0,
+    ) -> AbstractContextManager[Span]:
+        """As the tracer says."""
+        return self._tracer.span(
+            name, workload_id=workload_id, node_id=node_id, operation=operation, size=size
+        )
+
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        """As the tracer says."""
+        return self._tracer.headers()
 
     def _values(self, metric: Metric, names: tuple[str, ...], labels: Labels) -> dict[str, str]:
         return {name: self._value(metric, name, labels) for name in names}

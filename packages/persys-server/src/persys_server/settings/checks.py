@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from persys_server.settings.otlp import OtlpProtocol, chosen_protocol
 from persys_server.settings.parse import HaMode, StoreKind, VaultMethod
 from persys_server.settings.table import Settings
 
@@ -74,6 +75,17 @@ def _redis_tls(settings: Settings) -> Iterator[str]:
         )
 
 
+def _etcd(settings: Settings) -> Iterator[str]:
+    if bool(settings.etcd_username) != bool(settings.etcd_password):
+        yield "ETCD_USERNAME: needs ETCD_PASSWORD and the other way round; set both or none"
+    if bool(settings.etcd_tls_cert) != bool(settings.etcd_tls_key):
+        yield "ETCD_TLS_CERT: needs ETCD_TLS_KEY and the other way round; set both or none"
+    if settings.etcd_tls_cert and not settings.etcd_tls_ca:
+        yield "ETCD_TLS_CA: needed with ETCD_TLS_CERT; name the authorities that etcd's is from"
+    if settings.store.kind is StoreKind.ETCD and not settings.etcd_endpoints:
+        yield "ETCD_ENDPOINTS: empty, but PERSYS_STORE=etcd; give host:port,host:port"
+
+
 def _rgw(settings: Settings) -> Iterator[str]:
     parts = {
         "PERSYS_RGW_ENDPOINT": settings.rgw_endpoint,
@@ -94,14 +106,27 @@ def _vault_token(settings: Settings) -> Iterator[str]:
         )
 
 
+def _otlp(settings: Settings) -> Iterator[str]:
+    endpoint = settings.otlp_endpoint
+    if endpoint is None or not endpoint.path:
+        return
+    if chosen_protocol(endpoint, settings.otlp_protocol) is OtlpProtocol.GRPC:
+        yield (
+            f"OTEL_EXPORTER_OTLP_ENDPOINT: it has the path {endpoint.path}, which gRPC has none of;"
+            " leave the path out, or set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"
+        )
+
+
 _CHECKS: tuple[Callable[[Settings], Iterator[str]], ...] = (
     _grace,
     _ports,
     _shards,
     _active_active,
+    _etcd,
     _sentinels,
     _redis_pair,
     _redis_tls,
     _rgw,
     _vault_token,
+    _otlp,
 )

@@ -7,10 +7,10 @@ variable counts where the first one is not set. Nothing here reads ``os.environ`
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from persys_core.model.secrets import scrubbed
 from persys_server.settings.checks import conflicts
 from persys_server.settings.table import Settings, Variable, variables
 
@@ -18,6 +18,7 @@ __all__ = ["SettingsError", "load_settings", "not_acted_on", "unknown"]
 
 _SHOWN_LENGTH = 80
 _NEAR = 0.8
+_CREDENTIALS = re.compile(r":[^/@]*@")
 _OURS = ("SCHEDULER_", "PERSYS_", "REDIS_", "METER_REDIS_")
 _GONE = {"PERSYS_TLS_ENABLED": "no release reads it; TLS is on unless --insecure is given"}
 # What persysctl reads may well be set on the same machine.
@@ -85,7 +86,6 @@ def _given(environment: Mapping[str, str], variable: Variable) -> tuple[str, str
 
 
 def _problem(name: str, given: str, variable: Variable, accepted: str) -> str:
-    shown = (
-        "the given value (hidden)" if variable.secret else repr(scrubbed(given, ())[:_SHOWN_LENGTH])
-    )
+    hidden = variable.secret or _CREDENTIALS.search(given)
+    shown = "the given value (hidden)" if hidden else repr(given[:_SHOWN_LENGTH])
     return f"{name}: {shown} is not valid; accepted is {accepted}"

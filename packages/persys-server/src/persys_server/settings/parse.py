@@ -250,4 +250,4 @@ def _integer(given: str, low: int, high: int, accepted: str) -> int:
 
 
 def _one_of(words: Iterable[str]) -> str:
-    return "one of " + ", ".join(words)
+    return "one of " + ", ".join(filter(None, words))

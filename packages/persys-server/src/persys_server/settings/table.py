@@ -9,7 +9,7 @@ Size: one row per variable; a second file would hide half of the list.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from enum import StrEnum
 from functools import cache
@@ -19,8 +19,9 @@ import attrs
 from attrs import frozen
 
 from persys_core.model.drift import OrphanPolicy
-from persys_core.model.secrets import MASK
-from persys_server.settings import parse
+from persys_core.model.secrets import MASK, is_secret_name
+from persys_server.settings import otlp, parse
+from persys_server.settings.otlp import OtlpEndpoint, OtlpProtocol, Sampler
 from persys_server.settings.parse import (
     AuthzMode,
     HaMode,
@@ -32,13 +33,12 @@ from persys_server.settings.parse import (
 __all__ = ["Group", "Settings", "Variable", "variables"]
 
 _KEY = "persys.variable"
-_ETCD = "the etcd store"
 _TLS = "mutual TLS"
 _VAULT = "certificates from Vault"
 _RGW = "buckets in Ceph RGW"
 _DNS = "service discovery by CoreDNS"
-_TRACES = "tracing"
 _HA = "several replicas"
+_NO_PLAIN_WORD = 12
 
 
 class Group(StrEnum):
@@ -83,8 +83,17 @@ def _mask(value: object) -> str:
     return repr(MASK if value else "")
 
 
-def _row(group: Group, name: str, parse: Callable[[str], Any], default: str, doc: str) -> Any:
-    return attrs.field(metadata={_KEY: Variable(name, parse, default, doc, group)})
+def _row(
+    group: Group,
+    name: str,
+    parse: Callable[[str], Any],
+    default: str,
+    doc: str,
+    *,
+    fallbacks: tuple[str, ...] = (),
+) -> Any:
+    row = Variable(name, parse, default, doc, group, fallbacks=fallbacks)
+    return attrs.field(metadata={_KEY: row})
 
 
 def _later(
@@ -142,7 +151,7 @@ class Settings:
         parse.store,
         "etcd",
         "Where cluster state lives: etcd, sqlite:PATH (one replica, durable) or memory (lost at"
-        " exit). etcd is not in this release.",
+        " exit).",
     )
     data_dir: str = _row(
         Group.STORE,
@@ -151,21 +160,36 @@ class Settings:
         "/var/lib/persys-scheduler",
         "Folder for what this replica keeps for itself; relative sqlite paths count from it.",
     )
-    etcd_endpoints: tuple[str, ...] = _later(
+    etcd_endpoints: tuple[str, ...] = _row(
         Group.STORE,
         "ETCD_ENDPOINTS",
         parse.name_list,
         "localhost:2379",
         "Comma list of etcd endpoints, host:port.",
-        by=_ETCD,
     )
-    etcd_compact_interval: timedelta = _later(
+    etcd_username: str = _row(
+        Group.STORE, "ETCD_USERNAME", parse.text, "", "User of etcd; empty where it asks for none."
+    )
+    etcd_password: str = _secret(Group.STORE, "ETCD_PASSWORD", "Password of that user.", by="")
+    etcd_tls_ca: str = _row(
+        Group.STORE,
+        "ETCD_TLS_CA",
+        parse.path,
+        "",
+        "Certificates of the authorities that etcd is checked against; TLS is on when this is set.",
+    )
+    etcd_tls_cert: str = _row(
+        Group.STORE, "ETCD_TLS_CERT", parse.path, "", "Client certificate towards etcd."
+    )
+    etcd_tls_key: str = _row(
+        Group.STORE, "ETCD_TLS_KEY", parse.path, "", "Key of that certificate."
+    )
+    etcd_compact_interval: timedelta = _row(
         Group.STORE,
         "SCHEDULER_ETCD_COMPACT_INTERVAL",
         parse.Span("1s", or_never=True),
         "5m",
         "How often the leader compacts etcd to the revision of that long ago; 0 is never.",
-        by=_ETCD,
     )
 
     ha_mode: HaMode = _later(
@@ -322,22 +346,68 @@ class Settings:
         "1000",
         "At most so many series of utilisation per workload in /metrics; the rest is counted.",
     )
-    otlp_endpoint: str = _later(
+    otlp_endpoint: OtlpEndpoint | None = _row(
         Group.OBSERVABILITY,
         "OTEL_EXPORTER_OTLP_ENDPOINT",
-        parse.text,
+        otlp.otlp_endpoint,
         "",
-        "Where traces are sent (OTLP over HTTP); empty is nowhere.",
-        by=_TRACES,
+        "Collector that traces are sent to, host:port or http(s)://host:port; empty is nowhere.",
         fallbacks=("JAEGER_ENDPOINT",),
     )
-    otlp_insecure: bool = _later(
+    otlp_protocol: OtlpProtocol = _row(
+        Group.OBSERVABILITY,
+        "OTEL_EXPORTER_OTLP_PROTOCOL",
+        parse.choice(OtlpProtocol),
+        "",
+        "http/protobuf or grpc; empty is grpc for port 4317, else http/protobuf.",
+    )
+    otlp_insecure: bool = _row(
         Group.OBSERVABILITY,
         "OTEL_EXPORTER_OTLP_INSECURE",
         parse.flag,
         "true",
         "Send traces without TLS where the endpoint names no scheme.",
-        by=_TRACES,
+    )
+    otlp_headers: tuple[tuple[str, str], ...] = attrs.field(
+        metadata={
+            _KEY: Variable(
+                "OTEL_EXPORTER_OTLP_HEADERS",
+                otlp.pairs,
+                "",
+                "Comma list of key=value that is sent along with traces.",
+                Group.OBSERVABILITY,
+                secret=True,
+            )
+        },
+        repr=_mask,
+    )
+    otel_service_name: str = _row(
+        Group.OBSERVABILITY,
+        "OTEL_SERVICE_NAME",
+        parse.text,
+        "persys-scheduler",
+        "Name of this service in traces.",
+    )
+    otel_resource_attributes: tuple[tuple[str, str], ...] = _row(
+        Group.OBSERVABILITY,
+        "OTEL_RESOURCE_ATTRIBUTES",
+        otlp.pairs,
+        "",
+        "Comma list of key=value that every trace says of this replica.",
+    )
+    otel_traces_sampler: Sampler = _row(
+        Group.OBSERVABILITY,
+        "OTEL_TRACES_SAMPLER",
+        parse.choice(Sampler),
+        "parentbased_always_on",
+        "Traces that are kept: always_on, always_off or traceidratio, alone or after parentbased_.",
+    )
+    otel_traces_ratio: float = _row(
+        Group.OBSERVABILITY,
+        "OTEL_TRACES_SAMPLER_ARG",
+        otlp.ratio,
+        "1",
+        "Share of the traces that traceidratio keeps, 0 to 1.",
     )
 
     tls_ca: str = _later(
@@ -649,10 +719,26 @@ class Settings:
     def secrets(self) -> frozenset[str]:
         """The values that no text may contain."""
         return frozenset(
-            value
+            text
             for field, variable in variables().items()
-            if variable.secret and (value := getattr(self, field))
-        )
+            if variable.secret
+            for text in _secret_texts(getattr(self, field))
+        ) | _secrets_of(self.otlp_endpoint)
+
+
+def _secret_texts(value: str | tuple[tuple[str, str], ...]) -> Iterator[str]:
+    """The texts to be masked; a short plain header, a tenant's number for one, is none."""
+    given = (("password", value),) if isinstance(value, str) else value
+    for name, text in given:
+        if text and (is_secret_name(name) or len(text) >= _NO_PLAIN_WORD):
+            yield text
+
+
+def _secrets_of(endpoint: OtlpEndpoint | None) -> frozenset[str]:
+    """What an address says besides where."""
+    if endpoint is None:
+        return frozenset()
+    return frozenset({endpoint.password, endpoint.authorization} - {""})
 
 
 @cache

@@ -102,10 +102,19 @@ def _node_pairs(view: pb.NodeView, now: datetime) -> Iterator[tuple[str, str | T
     yield "Remarks", tables.remarks(view, taints=False)
     yield "Fenced", words.instant(view, "fenced_at", now)
     yield "Heartbeat", words.instant(view, "last_heartbeat", now)
+    yield "Used", _node_usage(view, now) if view.HasField("usage") else ""
     yield "Address", view.grpc_endpoint
     yield "Types", ", ".join(view.supported_workload_types)
     yield "Labels", words.pairs(view.labels)
     yield "Taints", ", ".join(map(tables.taint, view.taints))
+
+
+def _node_usage(view: pb.NodeView, now: datetime) -> str:
+    cpu = words.amount(view.usage.cpu_used_millicores, "millicores")
+    memory = words.amount(view.usage.memory_used_mb, "MB")
+    disk = words.amount(view.usage.disk_used_gb, "GB")
+    seen = words.age(view, "usage_reported_at", now)
+    return f"cpu {cpu}, memory {memory}, disk {disk} ({seen} ago)"
 
 
 def _resources(view: pb.NodeView) -> RenderableType:

@@ -1199,6 +1199,8 @@ class NodeView(google.protobuf.message.Message):
     FENCED_FIELD_NUMBER: builtins.int
     FENCE_REASON_FIELD_NUMBER: builtins.int
     FENCED_AT_FIELD_NUMBER: builtins.int
+    USAGE_FIELD_NUMBER: builtins.int
+    USAGE_REPORTED_AT_FIELD_NUMBER: builtins.int
     node_id: builtins.str
     status: builtins.str
     status_reason: builtins.str
@@ -1252,6 +1254,14 @@ class NodeView(google.protobuf.message.Message):
 
     @property
     def fenced_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def usage(self) -> global___NodeUsage:
+        """What the node last measured of itself, for display. Absent where the
+        answering replica got no measurement lately; never a basis of placement.
+        """
+
+    @property
+    def usage_reported_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     def __init__(
         self,
         *,
@@ -1279,9 +1289,11 @@ class NodeView(google.protobuf.message.Message):
         fenced: builtins.bool = ...,
         fence_reason: builtins.str = ...,
         fenced_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        usage: global___NodeUsage | None = ...,
+        usage_reported_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["fenced_at", b"fenced_at", "last_heartbeat", b"last_heartbeat", "status_updated_at", b"status_updated_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["allocated", b"allocated", "available_cpu_cores", b"available_cpu_cores", "available_memory_mb", b"available_memory_mb", "capacity", b"capacity", "cordoned", b"cordoned", "draining", b"draining", "fence_reason", b"fence_reason", "fenced", b"fenced", "fenced_at", b"fenced_at", "grpc_endpoint", b"grpc_endpoint", "intent_reason", b"intent_reason", "labels", b"labels", "last_heartbeat", b"last_heartbeat", "node_id", b"node_id", "overcommitted", b"overcommitted", "reserved", b"reserved", "status", b"status", "status_reason", b"status_reason", "status_updated_at", b"status_updated_at", "status_updated_by", b"status_updated_by", "supported_workload_types", b"supported_workload_types", "taints", b"taints", "total_cpu_cores", b"total_cpu_cores", "total_memory_mb", b"total_memory_mb"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["fenced_at", b"fenced_at", "last_heartbeat", b"last_heartbeat", "status_updated_at", b"status_updated_at", "usage", b"usage", "usage_reported_at", b"usage_reported_at"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["allocated", b"allocated", "available_cpu_cores", b"available_cpu_cores", "available_memory_mb", b"available_memory_mb", "capacity", b"capacity", "cordoned", b"cordoned", "draining", b"draining", "fence_reason", b"fence_reason", "fenced", b"fenced", "fenced_at", b"fenced_at", "grpc_endpoint", b"grpc_endpoint", "intent_reason", b"intent_reason", "labels", b"labels", "last_heartbeat", b"last_heartbeat", "node_id", b"node_id", "overcommitted", b"overcommitted", "reserved", b"reserved", "status", b"status", "status_reason", b"status_reason", "status_updated_at", b"status_updated_at", "status_updated_by", b"status_updated_by", "supported_workload_types", b"supported_workload_types", "taints", b"taints", "total_cpu_cores", b"total_cpu_cores", "total_memory_mb", b"total_memory_mb", "usage", b"usage", "usage_reported_at", b"usage_reported_at"]) -> None: ...
 
 global___NodeView = NodeView
 

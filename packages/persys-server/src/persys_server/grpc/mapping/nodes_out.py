@@ -45,6 +45,22 @@ def node_view(view: NodeView) -> pb.NodeView:
         fenced=fence is not None,
         fence_reason=fence.reason if fence else "",
         fenced_at=timestamp(fence.at if fence else None),
+        usage=_usage(view),
+        usage_reported_at=timestamp(view.usage.reported_at if view.usage else None),
+    )
+
+
+def _usage(view: NodeView) -> pb.NodeUsage | None:
+    if view.usage is None:
+        return None
+    allocated, used = view.allocated, view.usage.used
+    return pb.NodeUsage(
+        cpu_allocated_millicores=allocated.cpu_millicores,
+        cpu_used_millicores=used.cpu_millicores,
+        memory_allocated_mb=allocated.memory_mb,
+        memory_used_mb=used.memory_mb,
+        disk_allocated_gb=allocated.disk_gb,
+        disk_used_gb=used.disk_gb,
     )
 
 

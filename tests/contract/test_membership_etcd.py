@@ -1,0 +1,88 @@
+"""Elections on etcd keep the contract, in real time."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+import pytest_asyncio
+from attrs import define
+
+from persys_adapters.etcd.client import EtcdClient, EtcdConfig, EtcdError, end_of_prefix
+from persys_adapters.etcd.cluster_store import EtcdClusterStore
+from persys_adapters.etcd.membership import EtcdMembership
+from persys_adapters.system_clock import SystemClock
+from persys_core.ports.cluster_store import ClusterStore
+from persys_core.ports.membership import Membership
+from persys_core.testing.membership import MembershipCluster, MembershipContract
+from tests.servers.line import Line
+
+pytestmark = pytest.mark.slow
+
+
+@define
+class _Replica:
+    """A replica behind a line of its own, which stops with it."""
+
+    membership: EtcdMembership
+    client: EtcdClient
+    line: Line
+
+
+class EtcdElections(MembershipCluster):
+    """Replicas on one server; a stalled one is behind a line that carries nothing."""
+
+    ttl = timedelta(seconds=3)
+
+    def __init__(self, config: EtcdConfig) -> None:
+        self._config = config
+        self._prefix = f"/elect-{uuid.uuid4().hex[:12]}"
+        self._client = EtcdClient(config)
+        self._store = EtcdClusterStore(self._client, prefix=self._prefix)
+        self._replicas: list[_Replica] = []
+
+    @property
+    def store(self) -> ClusterStore:
+        return self._store
+
+    async def join(self, instance_id: str) -> Membership:
+        line = await Line.to(self._config.endpoints[0])
+        client = EtcdClient(EtcdConfig((line.endpoint,)))
+        membership = EtcdMembership(
+            client, SystemClock(), instance_id, ttl=self.ttl, prefix=self._prefix
+        )
+        self._replicas.append(_Replica(membership, client, line))
+        return membership
+
+    async def stall(self, membership: Membership) -> None:
+        self._of(membership).line.hold()
+
+    async def resume(self, membership: Membership) -> None:
+        self._of(membership).line.go_on()
+
+    async def advance(self, duration: timedelta) -> None:
+        await asyncio.sleep(duration.total_seconds())
+
+    async def close(self) -> None:
+        for replica in self._replicas:
+            replica.line.go_on()
+            with suppress(EtcdError):
+                await replica.membership.aclose()
+            await replica.client.aclose()
+            await replica.line.aclose()
+        prefix = self._prefix.encode()
+        await self._client.delete(prefix, end_of_prefix(prefix))
+        await self._client.aclose()
+
+    def _of(self, membership: Membership) -> _Replica:
+        return next(each for each in self._replicas if each.membership is membership)
+
+
+class TestMembershipOnEtcd(MembershipContract):
+    @pytest_asyncio.fixture
+    async def cluster(self, etcd_config: EtcdConfig) -> AsyncIterator[MembershipCluster]:
+        yield EtcdElections(etcd_config)
