@@ -25,12 +25,12 @@ def _ids(letter: str, *numbers: int) -> list[str]:
 EXPECTED = set(
     chain(
         _ids("A", *range(1, 10)),
-        _ids("B", 5),
+        _ids("B", 5, 6),
         _ids("C", *range(2, 19)),
         _ids("D", *range(1, 8)),
         _ids("E", *range(1, 8), *range(9, 13)),
-        _ids("F", 4, 9, 11),
-        _ids("J", 11, 12, 13),
+        _ids("F", 3, 4, 9, 11),
+        _ids("J", 6, 11, 12, 13),
     )
 )
 

@@ -1,5 +1,11 @@
 """Events mean what their names say."""
 
+from collections import Counter
+from datetime import timedelta
+
+from persys_core.control.events import EventPublisher
+from persys_core.memory.event_log import MemoryEventLog
+from persys_core.model.event import Event, EventType
 from persys_core.model.states import DesiredState
 from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
@@ -38,3 +44,25 @@ async def test_each_thing_that_happens_has_its_own_word(clock: VirtualClock) -> 
         await driver.cluster.api().admission.delete_workload("w", force=False)
         await driver.wait(seconds=30)
         assert await _kinds(driver) == [*told, "WorkloadDeleted"]
+
+
+@virtual_time()
+async def test_a_storm_of_many_objects_is_one_event_a_minute_each(clock: VirtualClock) -> None:
+    """V02: 15,000 workloads that fit nowhere, tried every 20 s, give one event a minute for each of
+    them, with the count of those held back; what is remembered for it is bounded."""
+    told: list[Event] = []
+    log = MemoryEventLog(10, clock)
+    log.on_append(told.append)
+    publisher = EventPublisher(log, clock)
+    for _ in range(9):
+        for number in range(15_000):
+            publisher.publish(
+                EventType.WORKLOAD_UNSCHEDULABLE,
+                workload_id=f"w{number}",
+                reason=f"0/1000 nodes: 700 cpu, {number} label disk=ssd " + "x" * 2000,
+                code="cpu",
+            )
+        await clock.sleep(timedelta(seconds=20))
+    assert set(Counter(event.workload_id for event in told).values()) == {3}
+    assert {event.details.get("count") for event in told} == {None, "3"}
+    assert all(len(event.reason.encode()) <= 1024 for event in told)

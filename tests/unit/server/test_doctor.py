@@ -59,7 +59,11 @@ def test_wrong_settings_are_all_told() -> None:
 
 def test_a_misspelt_variable_is_told_with_the_right_one(healthy: dict[str, str]) -> None:
     """SCHEDULER_ names that nobody reads are warned of; the exit code stays 0."""
-    odd = {"SCHEDULER_RECONCILE_INTERVALL": "5s", "PERSYS_TLS_ENABLED": "true", "REDIS_ADDR": "r:1"}
+    odd = {
+        "SCHEDULER_RECONCILE_INTERVALL": "5s",
+        "PERSYS_TLS_ENABLED": "true",
+        "PERSYS_RGW_REGION": "eu",
+    }
     found = by_verdict(healthy | odd, Verdict.WARN)
     assert len(found) == 3
     assert "SCHEDULER_RECONCILE_INTERVAL?" in " ".join(finding.advice for finding in found)

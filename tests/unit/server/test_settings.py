@@ -49,7 +49,7 @@ EXPECTED = """
     SCHEDULER_ORPHAN_POLICY SCHEDULER_ETCD_COMPACT_INTERVAL SCHEDULER_USAGE_SERIES_MAX
     ETCD_USERNAME ETCD_PASSWORD ETCD_TLS_CA ETCD_TLS_CERT ETCD_TLS_KEY
     REDIS_SENTINELS REDIS_MASTER_NAME REDIS_USERNAME REDIS_TLS_ENABLED REDIS_TLS_CA REDIS_TLS_CERT
-    REDIS_TLS_KEY
+    REDIS_TLS_KEY REDIS_SENTINEL_USERNAME REDIS_SENTINEL_PASSWORD
     OTEL_EXPORTER_OTLP_PROTOCOL OTEL_EXPORTER_OTLP_HEADERS OTEL_SERVICE_NAME
     OTEL_RESOURCE_ATTRIBUTES OTEL_TRACES_SAMPLER OTEL_TRACES_SAMPLER_ARG
 """.split()
@@ -214,10 +214,26 @@ def test_secrets_never_show() -> None:
     assert settings.secrets == set(given.values())
 
 
+def test_redis_is_named_by_host_and_port_alone() -> None:
+    """A04: a URL is refused with what is accepted, and its password is not repeated."""
+    [problem] = problems({"REDIS_ADDR": "redis://u:s3cr3t@h:6379/0"})
+    assert problem.startswith("REDIS_ADDR: ")
+    assert "host:port" in problem
+    assert "s3cr3t" not in problem
+    [problem] = problems({"REDIS_SENTINELS": "s1:26379,s2:port", "REDIS_MASTER_NAME": "m"})
+    assert problem.startswith("REDIS_SENTINELS: ")
+
+
+def test_certificates_for_redis_need_its_tls() -> None:
+    """Named, but not used: nobody shall believe that the way to Redis is encrypted."""
+    [problem] = problems({"REDIS_ADDR": "r", "REDIS_TLS_CA": "/ca.pem"})
+    assert problem.startswith("REDIS_TLS_ENABLED: ")
+
+
 def test_settings_without_effect_are_named() -> None:
     """What is set and not acted on can be told to the operator; defaults do not count."""
-    set_by_hand = {"REDIS_ADDR": "r:6379", "GRPC_PORT": "9000", "DOMAIN": "persys.local"}
-    assert not_acted_on(set_by_hand) == ("REDIS_ADDR",)
+    set_by_hand = {"PERSYS_RGW_REGION": "eu", "GRPC_PORT": "9000", "DOMAIN": "persys.local"}
+    assert not_acted_on(set_by_hand) == ("PERSYS_RGW_REGION",)
 
 
 def test_the_table_is_honest() -> None:

@@ -17,12 +17,11 @@ from persys_adapters.known_file import KnownFile
 from persys_adapters.system_clock import SystemClock
 from persys_core.control.config import SchedulerPorts
 from persys_core.memory.cluster_memory import MemoryClusterMemory
-from persys_core.memory.event_log import MemoryEventLog
-from persys_core.memory.telemetry import MemoryTelemetry
 from persys_core.ports.agents import Agents
 from persys_core.ports.clock import Clock
 from persys_core.ports.cluster_memory import ClusterMemory
 from persys_core.ports.observer import Observer
+from persys_server.copies import open_copies
 from persys_server.settings import Settings, StoreKind
 from persys_server.state import open_state
 from persys_server.store_path import database_path
@@ -44,13 +43,16 @@ async def ports_with_agents(
 ) -> SchedulerPorts:
     """Every port of a replica that speaks to ``agents``."""
     state = await open_state(settings, clock, instance_name(), stack)
+    events, telemetry = await open_copies(
+        settings, clock, observer, stack, fallback=state.keep_outcome
+    )
     return SchedulerPorts(
         store=state.store,
         liveness=state.liveness,
         membership=state.membership,
         agents=agents,
-        events=MemoryEventLog(settings.event_max_entries, clock),
-        telemetry=MemoryTelemetry(clock=clock),
+        events=events,
+        telemetry=telemetry,
         clock=clock,
         rng=random.Random(random.SystemRandom().getrandbits(64)),
         observer=observer,

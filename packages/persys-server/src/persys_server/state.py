@@ -6,6 +6,7 @@ leases in that process's memory; etcd holds them for all replicas.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +18,7 @@ from persys_adapters.etcd.client import EtcdClient, EtcdConfig, TlsFiles
 from persys_adapters.etcd.cluster_store import EtcdClusterStore
 from persys_adapters.etcd.liveness import EtcdLiveness
 from persys_adapters.etcd.membership import EtcdMembership
+from persys_adapters.etcd.reconciliations import EtcdReconciliations
 from persys_adapters.records.codec import UnreadableRecordError
 from persys_adapters.sqlite.cluster_store import SqliteClusterStore
 from persys_adapters.sqlite.private import make_private_folder
@@ -25,6 +27,7 @@ from persys_core.memory.elections import ElectionHub
 from persys_core.memory.liveness import MemoryLiveness
 from persys_core.memory.membership import MemoryMembership
 from persys_core.model.errors import PersysError
+from persys_core.model.ids import WorkloadId
 from persys_core.ports.clock import Clock
 from persys_core.ports.cluster_store import ClusterStore
 from persys_core.ports.liveness import Liveness
@@ -51,6 +54,8 @@ class State:
     store: ClusterStore
     liveness: Liveness
     membership: Membership
+    keep_outcome: Callable[[WorkloadId, Mapping[str, str]], None] | None = None
+    """Takes reconcile outcomes that Redis cannot take; only etcd does."""
 
 
 async def open_state(
@@ -117,8 +122,11 @@ async def _shared(
     stack.push_async_callback(liveness.aclose)
     membership = EtcdMembership(client, clock, instance_id, ttl=settings.leader_ttl)
     stack.push_async_callback(membership.aclose)
+    outcomes = EtcdReconciliations(client, ttl=settings.redis_reconcile_ttl)
+    outcomes.start()
+    stack.push_async_callback(outcomes.aclose)
     store = EtcdClusterStore(client, on_unreadable=_log_unreadable)
-    return State(store, liveness, membership)
+    return State(store, liveness, membership, outcomes.take)
 
 
 def _node_lease(settings: Settings) -> timedelta:

@@ -28,6 +28,8 @@ _REPEATING = frozenset(
     )
 )
 _REMEMBERED = 10_000
+_REMEMBERED_AT_MOST = 200_000
+"""While all of them are younger than the window: a storm among more objects is no way around it."""
 
 _Key = tuple[EventType, WorkloadId, NodeId, str]
 
@@ -65,11 +67,20 @@ class EventPublisher:
 
     def _held_back(self, key: _Key, now: datetime) -> int | None:
         """How many equal ones were held back before this one; ``None``: hold this back too."""
-        known = self._recent.pop(key, None)
+        known = self._recent.get(key)
         if known is not None and now - known[0] < WINDOW:
             self._recent[key] = (known[0], known[1] + 1)
             return None
+        self._recent.pop(key, None)
         self._recent[key] = (now, 0)
-        if len(self._recent) > _REMEMBERED:
-            del self._recent[next(iter(self._recent))]
+        self._forget(now)
         return known[1] if known else 0
+
+    def _forget(self, now: datetime) -> None:
+        """Keep a bounded number; the oldest, which stand first, go first."""
+        while len(self._recent) > _REMEMBERED:
+            oldest = next(iter(self._recent))
+            is_over = now - self._recent[oldest][0] >= WINDOW
+            if not is_over and len(self._recent) <= _REMEMBERED_AT_MOST:
+                return
+            del self._recent[oldest]

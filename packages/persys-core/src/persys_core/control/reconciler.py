@@ -14,6 +14,7 @@ from attrs import evolve
 
 from persys_core.control.case import Case, load_case
 from persys_core.control.committer import LeadershipLostError
+from persys_core.control.outcomes import note_outcome
 from persys_core.control.steps_agent import AgentSteps, poll_delay
 from persys_core.control.steps_place import PlaceSteps
 from persys_core.control.steps_record import RecordSteps
@@ -96,6 +97,7 @@ class Reconciler:
             self._term.observations.forget(work.workload_id)
             return None
         rule, following = await self._perform(case)
+        note_outcome(self._term, case, rule)
         span.ends_as(rule.action.value)
         self._term.ports.observer.increment(
             Metric.RECONCILE_RESULTS, {"action": rule.action.value, "success": "true"}

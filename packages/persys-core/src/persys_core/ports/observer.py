@@ -30,6 +30,7 @@ class Metric(StrEnum):
     LEDGER_REPAIRS = "ledger_repairs"  # -
     EVICTIONS = "evictions"  # result
     EVENTS_DROPPED = "events_dropped"  # reason
+    TELEMETRY_DROPPED = "telemetry_dropped"  # reason
     BUGS = "bugs"  # where
 
 

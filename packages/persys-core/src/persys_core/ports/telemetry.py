@@ -26,7 +26,11 @@ class Telemetry(Protocol):
         ...
 
     def record_reconciliation(self, workload_id: WorkloadId, facts: Mapping[str, str]) -> None:
-        """Keep the last reconcile outcome of a workload, for people."""
+        """Keep the last reconcile outcome of a workload, for people.
+
+        ``facts``: ``action``, ``success`` (``true`` or ``false``), ``reason``, ``attemptedAt``
+        (RFC 3339), ``retryCount``, ``status`` and ``nodeId``; each may be missing.
+        """
         ...
 
     def node_usage(self, node_id: NodeId) -> NodeUsage | None:

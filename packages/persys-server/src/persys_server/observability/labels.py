@@ -47,7 +47,7 @@ NODE_STATUSES = frozenset(
 WORKLOAD_STATUSES = frozenset(map(str.lower, WorkloadStatus))
 DESIRED_STATES = frozenset({*map(str.lower, DesiredState), "unknown"})
 WRITE_CATEGORIES = frozenset(
-    {"spec", "status", "retry", "assignment", "reconciliation", "event"}
+    {"spec", "status", "retry", "assignment", "reconciliation", "event", "event_dropped"}
     | {str(kind) for kind in Kind if kind is not Kind.WORKLOAD}
 )
 

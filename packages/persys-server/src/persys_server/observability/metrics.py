@@ -79,6 +79,9 @@ _COUNTERS: Mapping[Metric, tuple[str, str, tuple[str, ...]]] = {
     Metric.EVENTS_DROPPED: (
         "events_dropped_total", "Events that could not be kept", ("reason",),
     ),
+    Metric.TELEMETRY_DROPPED: (
+        "telemetry_dropped_total", "Measurements and outcomes that could not be kept", ("reason",),
+    ),
     Metric.BUGS: (
         "bugs_total", "Unexpected errors; anything but 0 is a bug to report", ("where",),
     ),

@@ -66,6 +66,15 @@ def _redis_pair(settings: Settings) -> Iterator[str]:
         yield "REDIS_TLS_CERT: needs REDIS_TLS_KEY and the other way round; set both or none"
 
 
+def _redis_tls(settings: Settings) -> Iterator[str]:
+    named = settings.redis_tls_ca or settings.redis_tls_cert or settings.redis_tls_key
+    if named and not settings.redis_tls_enabled:
+        yield (
+            "REDIS_TLS_ENABLED: is false although certificates for Redis are named; set it to true,"
+            " or unset REDIS_TLS_CA, REDIS_TLS_CERT and REDIS_TLS_KEY"
+        )
+
+
 def _etcd(settings: Settings) -> Iterator[str]:
     if bool(settings.etcd_username) != bool(settings.etcd_password):
         yield "ETCD_USERNAME: needs ETCD_PASSWORD and the other way round; set both or none"
@@ -116,6 +125,7 @@ _CHECKS: tuple[Callable[[Settings], Iterator[str]], ...] = (
     _etcd,
     _sentinels,
     _redis_pair,
+    _redis_tls,
     _rgw,
     _vault_token,
     _otlp,

@@ -19,7 +19,7 @@ __all__ = ["SettingsError", "load_settings", "not_acted_on", "unknown"]
 _SHOWN_LENGTH = 80
 _NEAR = 0.8
 _CREDENTIALS = re.compile(r":[^/@]*@")
-_OURS = ("SCHEDULER_", "PERSYS_", "REDIS_")
+_OURS = ("SCHEDULER_", "PERSYS_", "REDIS_", "METER_REDIS_")
 _GONE = {"PERSYS_TLS_ENABLED": "no release reads it; TLS is on unless --insecure is given"}
 # What persysctl reads may well be set on the same machine.
 _OF_OTHERS = frozenset(

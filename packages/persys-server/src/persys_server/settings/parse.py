@@ -15,6 +15,8 @@ from typing import TypeVar
 
 from attrs import frozen
 
+from persys_adapters.redis.address import address_of
+
 __all__ = [
     "AuthzMode",
     "HaMode",
@@ -23,6 +25,8 @@ __all__ = [
     "StoreKind",
     "StoreTarget",
     "VaultMethod",
+    "address",
+    "addresses",
     "choice",
     "flag",
     "log_level",
@@ -190,6 +194,18 @@ def path(given: str) -> str:
 def name_list(given: str) -> tuple[str, ...]:
     """A comma list; blanks around the items and empty items are dropped."""
     return tuple(item.strip() for item in given.split(",") if item.strip())
+
+
+def address(given: str) -> str:
+    """``host:port`` that may be left empty."""
+    if given:
+        address_of(given)
+    return given
+
+
+def addresses(given: str) -> tuple[str, ...]:
+    """A comma list of ``host:port``."""
+    return tuple(address(each) for each in name_list(given))
 
 
 def choice(kinds: type[T]) -> Callable[[str], T]:

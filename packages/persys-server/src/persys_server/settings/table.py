@@ -33,7 +33,6 @@ from persys_server.settings.parse import (
 __all__ = ["Group", "Settings", "Variable", "variables"]
 
 _KEY = "persys.variable"
-_REDIS = "the Redis adapters"
 _TLS = "mutual TLS"
 _VAULT = "certificates from Vault"
 _RGW = "buckets in Ceph RGW"
@@ -111,7 +110,9 @@ def _later(
     return attrs.field(metadata={_KEY: row})
 
 
-def _secret(group: Group, name: str, doc: str, *, by: str, fallbacks: tuple[str, ...] = ()) -> Any:
+def _secret(
+    group: Group, name: str, doc: str, *, by: str = "", fallbacks: tuple[str, ...] = ()
+) -> Any:
     row = Variable(name, parse.text, "", doc, group, secret=True, later=by, fallbacks=fallbacks)
     return attrs.field(metadata={_KEY: row}, repr=_mask)
 
@@ -548,70 +549,68 @@ class Settings:
         by=_VAULT,
     )
 
-    redis_addr: str = _later(
+    redis_addr: str = _row(
         Group.REDIS,
         "REDIS_ADDR",
-        parse.text,
+        parse.address,
         "",
         "host:port of Redis; without it and without sentinels events stay in this replica's"
         " memory.",
-        by=_REDIS,
     )
-    redis_username: str = _later(
-        Group.REDIS, "REDIS_USERNAME", parse.text, "", "User of Redis.", by=_REDIS
-    )
-    redis_password: str = _secret(Group.REDIS, "REDIS_PASSWORD", "Password of Redis.", by=_REDIS)
-    redis_db: int = _later(
-        Group.REDIS, "REDIS_DB", parse.whole(0, 65535), "0", "Database number.", by=_REDIS
-    )
-    redis_sentinels: tuple[str, ...] = _later(
+    redis_username: str = _row(Group.REDIS, "REDIS_USERNAME", parse.text, "", "User of Redis.")
+    redis_password: str = _secret(Group.REDIS, "REDIS_PASSWORD", "Password of Redis.")
+    redis_db: int = _row(Group.REDIS, "REDIS_DB", parse.whole(0, 65535), "0", "Database number.")
+    redis_sentinels: tuple[str, ...] = _row(
         Group.REDIS,
         "REDIS_SENTINELS",
-        parse.name_list,
+        parse.addresses,
         "",
         "Comma list of sentinels, host:port, instead of REDIS_ADDR.",
-        by=_REDIS,
     )
-    redis_master_name: str = _later(
+    redis_sentinel_username: str = _row(
+        Group.REDIS, "REDIS_SENTINEL_USERNAME", parse.text, "", "User of the sentinels."
+    )
+    redis_sentinel_password: str = _secret(
+        Group.REDIS, "REDIS_SENTINEL_PASSWORD", "Password of the sentinels."
+    )
+    redis_master_name: str = _row(
         Group.REDIS,
         "REDIS_MASTER_NAME",
         parse.text,
         "",
         "Name of the master that the sentinels watch.",
-        by=_REDIS,
     )
-    redis_tls_enabled: bool = _later(
-        Group.REDIS, "REDIS_TLS_ENABLED", parse.flag, "false", "TLS towards Redis.", by=_REDIS
+    redis_tls_enabled: bool = _row(
+        Group.REDIS,
+        "REDIS_TLS_ENABLED",
+        parse.flag,
+        "false",
+        "TLS towards Redis and its sentinels.",
     )
-    redis_tls_ca: str = _later(
+    redis_tls_ca: str = _row(
         Group.REDIS,
         "REDIS_TLS_CA",
         parse.path,
         "",
         "Certificates of the authorities that Redis is checked against.",
-        by=_REDIS,
     )
-    redis_tls_cert: str = _later(
-        Group.REDIS, "REDIS_TLS_CERT", parse.path, "", "Client certificate.", by=_REDIS
+    redis_tls_cert: str = _row(Group.REDIS, "REDIS_TLS_CERT", parse.path, "", "Client certificate.")
+    redis_tls_key: str = _row(
+        Group.REDIS, "REDIS_TLS_KEY", parse.path, "", "Key of the client certificate."
     )
-    redis_tls_key: str = _later(
-        Group.REDIS, "REDIS_TLS_KEY", parse.path, "", "Key of the client certificate.", by=_REDIS
-    )
-    redis_reconcile_ttl: timedelta = _later(
+    redis_reconcile_ttl: timedelta = _row(
         Group.REDIS,
         "REDIS_RECONCILE_TTL",
         parse.Span("1s"),
         "24h",
         "How long reconciliation metadata is kept.",
-        by=_REDIS,
     )
-    redis_event_ttl: timedelta = _later(
+    redis_event_ttl: timedelta = _row(
         Group.REDIS,
         "REDIS_EVENT_TTL",
         parse.Span("1s"),
         "24h",
         "How long events are kept.",
-        by=_REDIS,
     )
     event_max_entries: int = _row(
         Group.REDIS,
@@ -620,29 +619,26 @@ class Settings:
         "1000",
         "How many events are kept, in Redis and in memory.",
     )
-    meter_stream_enabled: bool = _later(
+    meter_stream_enabled: bool = _row(
         Group.REDIS,
         "METER_REDIS_STREAM_ENABLED",
         parse.flag,
         "true",
         "Publish utilisation for metering.",
-        by=_REDIS,
     )
-    meter_stream: str = _later(
+    meter_stream: str = _row(
         Group.REDIS,
         "METER_REDIS_STREAM",
         parse.text,
         "persys:usage:stream",
         "Stream that utilisation is published to.",
-        by=_REDIS,
     )
-    meter_stream_max_entries: int = _later(
+    meter_stream_max_entries: int = _row(
         Group.REDIS,
         "METER_REDIS_STREAM_MAXLEN",
         parse.whole(1, 1_000_000_000),
         "100000",
         "How many entries that stream keeps.",
-        by=_REDIS,
     )
 
     domain: str = _later(
