@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from attrs import define, field
+from attrs import define, evolve, field
+from structlog.testing import capture_logs
 
 from persys_adapters.redis.address import RedisTarget
 from persys_adapters.redis.event_log import WAITING_AT_MOST, EventOptions, RedisEventLog
@@ -198,6 +199,47 @@ async def test_a_replica_starts_without_redis(tmp_path: Path) -> None:
             await flushed(log)
             assert numbers(await log.list(ALL)) == [1]
             await eventually(lambda: tail.has(1), "the tail has begun", PATIENCE)
+
+
+@pytest.mark.asyncio
+async def test_a_wrong_password_is_told_without_it(tmp_path: Path) -> None:
+    """A04: the log says that access was denied and what to check, and no password; once it is
+    right at Redis, what waited is written."""
+    async with redis_server(tmp_path, password="s3cr3t-right") as server:
+        target = evolve(server.target, password="s3cr3t-wrong")
+        with capture_logs() as lines:
+            async with event_log(target) as log:
+                append(log, 1)
+                await eventually(lambda: log.is_away, "the log knows", PATIENCE)
+                await eventually(lambda: len(lines) >= 2, "it is said", PATIENCE)
+                async with server.client() as redis:
+                    await redis.config_set("requirepass", "s3cr3t-wrong")
+                    await flushed(log)
+                    assert numbers(await log.list(ALL)) == [1]
+        assert any("REDIS_PASSWORD" in line.get("advice", "") for line in lines)
+        assert "s3cr3t" not in str(lines)
+
+
+@pytest.mark.asyncio
+async def test_a_key_of_another_kind_loses_events_and_holds_nothing_up(tmp_path: Path) -> None:
+    """What Redis refuses for good is counted once per event, and told in the stream once there
+    is one."""
+    counts = Counts()
+    async with (
+        redis_server(tmp_path) as server,
+        server.client() as redis,
+    ):
+        await redis.set("scheduler:events", "a string")
+        async with event_log(server.target, QUICK, counts) as log:
+            append(log, 1, 2)
+            await eventually(lambda: log.waiting == 0, "nothing waits", PATIENCE)
+            assert counts.by[Metric.EVENTS_DROPPED, "refused"] == 2
+            assert await log.list(ALL) == []
+            await redis.delete("scheduler:events")
+            append(log, 3)
+            await flushed(log)
+            lost, kept = await log.list(ALL)
+            assert (lost.details, numbers([kept])) == ({"dropped": "2"}, [3])
 
 
 @pytest.mark.asyncio

@@ -18,7 +18,7 @@ from persys_core.model.usage import NodeUsage
 from persys_core.ports.cluster_store import Guarantee, StoreUnavailableError
 from persys_core.ports.observer import NullObserver
 from persys_server.backends import instance_name, open_ports
-from persys_server.copies import redis_target
+from persys_server.copies import RedisFileError, redis_target
 from persys_server.settings import Settings, load_settings
 
 
@@ -71,6 +71,22 @@ async def test_a_replica_opens_and_closes_without_waiting_for_redis(tmp_path: Pa
             usage = NodeUsage("n1", Resources.of(cpu_millicores=5), datetime.now(UTC))
             ports.telemetry.record_node_usage(usage)
             assert ports.telemetry.node_usage("n1") == usage
+
+
+@pytest.mark.asyncio
+async def test_a_missing_certificate_for_redis_stops_the_start(tmp_path: Path) -> None:
+    """It would never get better by itself; the variable and the file are named."""
+    wanted = load_settings(
+        {
+            "PERSYS_STORE": "memory",
+            "REDIS_ADDR": "r",
+            "REDIS_TLS_ENABLED": "true",
+            "REDIS_TLS_CA": str(tmp_path / "none.pem"),
+        }
+    )
+    async with AsyncExitStack() as stack:
+        with pytest.raises(RedisFileError, match=r"REDIS_TLS_CA=.*none\.pem"):
+            await open_ports(wanted, NullObserver(), stack)
 
 
 def test_redis_is_found_by_the_settings() -> None:

@@ -6,6 +6,7 @@ in. Without Redis both live in this replica's memory, and its client is not even
 
 from __future__ import annotations
 
+import os
 from contextlib import AsyncExitStack
 
 import structlog
@@ -14,15 +15,20 @@ from persys_adapters.redis.address import SENTINEL_PORT, RedisTarget, RedisTls, 
 from persys_adapters.redis.fallback import ReconciliationFallback
 from persys_core.memory.event_log import MemoryEventLog
 from persys_core.memory.telemetry import MemoryTelemetry
+from persys_core.model.errors import PersysError
 from persys_core.ports.clock import Clock
 from persys_core.ports.events import EventLog
 from persys_core.ports.observer import Observer
 from persys_core.ports.telemetry import Telemetry
 from persys_server.settings import Settings
 
-__all__ = ["open_copies", "redis_target"]
+__all__ = ["RedisFileError", "open_copies", "redis_target"]
 
 _log = structlog.stdlib.get_logger("persys_server.copies")
+
+
+class RedisFileError(PersysError):
+    """A file for TLS towards Redis cannot be read; the text says which."""
 
 
 async def open_copies(
@@ -36,6 +42,7 @@ async def open_copies(
     target = redis_target(settings)
     if target is None:
         return MemoryEventLog(settings.event_max_entries, clock), MemoryTelemetry(clock=clock)
+    _check_files(settings)
     _log.info("events and telemetry are copied to Redis", redis=_place(target))
     # The client brings along much that a replica without Redis has no use for.
     from persys_server.redis_copies import open_redis  # noqa: PLC0415
@@ -59,6 +66,20 @@ def redis_target(settings: Settings) -> RedisTarget | None:
         db=settings.redis_db,
         tls=tls if settings.redis_tls_enabled else None,
     )
+
+
+def _check_files(settings: Settings) -> None:
+    """Redis may come later; a file that is missing at the start is a mistake."""
+    for name, path in (
+        ("REDIS_TLS_CA", settings.redis_tls_ca),
+        ("REDIS_TLS_CERT", settings.redis_tls_cert),
+        ("REDIS_TLS_KEY", settings.redis_tls_key),
+    ):
+        if path and not os.access(path, os.R_OK):
+            raise RedisFileError(
+                f"{name}={path} cannot be read: name a PEM file that this user may read, or unset"
+                f" {name}"
+            )
 
 
 def _place(target: RedisTarget) -> str:

@@ -67,15 +67,17 @@ class _EventSink:
         there = await self._among_newest(batch) if unsure else frozenset()
         events = {token: event for token, event in batch.items() if token not in there}
         told = self.lost
+        commands = [self._add(token, event) for token, event in events.items()]
         if told:
-            events = {uuid.uuid4().hex: self._gap(told), **events}
-        if not events:
+            commands.insert(0, self._add(uuid.uuid4().hex, self._gap(told)))
+        if not commands:
             return 0
-        added = [self._add(token, event) for token, event in events.items()]
         seconds = max(int(self._options.ttl.total_seconds()), 1)
-        answers = await self._link.together([*added, ("EXPIRE", EVENTS_KEY, seconds)])
-        self.lost -= told
-        return sum(isinstance(answer, RedisTroubleError) for answer in answers[:-1])
+        answers = await self._link.together([*commands, ("EXPIRE", EVENTS_KEY, seconds)])
+        added = answers[len(commands) - len(events) : len(commands)]
+        refused = sum(isinstance(answer, RedisTroubleError) for answer in added)
+        self.lost -= 0 if refused else told
+        return refused
 
     async def _among_newest(self, batch: Mapping[str, Event]) -> frozenset[str]:
         """Which of the batch stand in the stream already."""
