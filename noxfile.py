@@ -25,9 +25,9 @@ PROTOS = "tools/generate_protos.py"
 GENERATORS_END = (3, 13)  # the pinned generators have no wheels from this Python on
 PYTEST_PARALLEL = ("-n", "2", "--dist", "loadscope")
 
-# What `--system` promises to have installed: a contract test that skips for want of one of these
-# fails instead. See tools/debian-packages.txt.
-SYSTEM_SERVICES: tuple[str, ...] = ("prometheus",)
+# What `--system` promises to have: a test that skips for want of one of these fails instead.
+# etcd and redis come with requirements-dev.txt, the others are in tools/debian-packages.txt.
+SYSTEM_SERVICES: tuple[str, ...] = ("etcd", "prometheus", "redis", "redis-server")
 
 
 # Which suites run on servers of the user's own.
@@ -37,6 +37,7 @@ OWN_SERVERS: Mapping[str, Sequence[str]] = {
         "tests/contract/test_liveness_etcd.py::TestEtcdLiveness",
         "tests/contract/test_membership_etcd.py",
     ),
+    "--redis": ("tests/contract/test_small_ports_redis.py",),
 }
 
 

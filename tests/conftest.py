@@ -20,6 +20,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Servers of the user's own for the contract suites, instead of those that tests start."""
     group = parser.getgroup("persys", "servers of your own for the contract suites")
     group.addoption("--etcd", default="", metavar="HOST:PORT,…", help="endpoints of an etcd")
+    group.addoption("--redis", default="", metavar="URL", help="redis://host:port/db")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

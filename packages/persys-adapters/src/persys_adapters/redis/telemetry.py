@@ -39,12 +39,16 @@ WAITING_AT_MOST = 20_000
 
 @frozen
 class TelemetryOptions:
-    """How long and how much is kept. ``meter_stream`` is empty where nothing is metered."""
+    """How long and how much is kept. ``meter_stream`` is empty where nothing is metered.
+
+    ``prefix`` stands before every key but the meter's stream.
+    """
 
     ttl: timedelta = timedelta(hours=24)
     history_entries: int = 1000
     meter_stream: str = "persys:usage:stream"
     meter_entries: int = 100_000
+    prefix: str = ""
 
 
 @frozen
@@ -56,8 +60,9 @@ class _Reconciled:
         seconds = _seconds(options)
         record = reconciliation_json(self.workload_id, self.facts)
         status = telemetry_json.reconcile_status_json(self.facts)
-        yield ("SET", f"reconciliation:{self.workload_id}", record, "EX", seconds)
-        yield ("SET", f"workload:{self.workload_id}:reconcile_status", status, "EX", seconds)
+        last, words = _places(options, self.workload_id)
+        yield ("SET", last, record, "EX", seconds)
+        yield ("SET", words, status, "EX", seconds)
 
 
 @frozen
@@ -69,9 +74,10 @@ class _Told:
 
     def commands(self, options: TelemetryOptions) -> Iterator[Command]:
         record = reconciliation_json(self.workload_id, self.facts)
-        yield ("LPUSH", HISTORY_KEY, record)
-        yield ("LTRIM", HISTORY_KEY, 0, options.history_entries - 1)
-        yield ("EXPIRE", HISTORY_KEY, _seconds(options))
+        history = options.prefix + HISTORY_KEY
+        yield ("LPUSH", history, record)
+        yield ("LTRIM", history, 0, options.history_entries - 1)
+        yield ("EXPIRE", history, _seconds(options))
 
 
 @frozen
@@ -80,7 +86,8 @@ class _NodeUsed:
 
     def commands(self, options: TelemetryOptions) -> Iterator[Command]:
         value = telemetry_json.node_usage_json(self.usage)
-        yield ("SET", f"persys:usage:node:{self.usage.node_id}", value, "EX", _seconds(options))
+        key = f"{options.prefix}persys:usage:node:{self.usage.node_id}"
+        yield ("SET", key, value, "EX", _seconds(options))
 
 
 @frozen
@@ -91,9 +98,7 @@ class _WorkloadUsed:
     def commands(self, options: TelemetryOptions) -> Iterator[Command]:
         usage = self.usage
         value = telemetry_json.workload_usage_json(usage)
-        yield (
-            "SET", f"persys:usage:workload:{usage.workload_id}", value, "EX", _seconds(options)
-        )  # fmt: skip
+        yield ("SET", _usage_place(options, usage.workload_id), value, "EX", _seconds(options))
         if options.meter_stream:
             yield (
                 "XADD", options.meter_stream, "MAXLEN", "~", options.meter_entries, "*",
@@ -111,12 +116,18 @@ class _Gone:
     workload_id: WorkloadId
 
     def commands(self, options: TelemetryOptions) -> Iterator[Command]:
-        yield (
-            "DEL",
-            f"reconciliation:{self.workload_id}",
-            f"workload:{self.workload_id}:reconcile_status",
-            f"persys:usage:workload:{self.workload_id}",
-        )
+        places = _places(options, self.workload_id)
+        yield ("DEL", *places, _usage_place(options, self.workload_id))
+
+
+def _places(options: TelemetryOptions, workload_id: WorkloadId) -> tuple[str, str]:
+    """Where the last outcome stands, and all its facts."""
+    reconciled = f"{options.prefix}reconciliation:{workload_id}"
+    return reconciled, f"{options.prefix}workload:{workload_id}:reconcile_status"
+
+
+def _usage_place(options: TelemetryOptions, workload_id: WorkloadId) -> str:
+    return f"{options.prefix}persys:usage:workload:{workload_id}"
 
 
 _Item: TypeAlias = _Reconciled | _Told | _NodeUsed | _WorkloadUsed | _Gone
