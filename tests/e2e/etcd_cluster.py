@@ -50,15 +50,21 @@ LASTING = (Kind.NODE, Kind.WORKLOAD, Kind.ASSIGNMENT, Kind.ALLOCATION, Kind.VOLU
 
 
 def on(
-    cluster: EtcdCluster, folder: Path, *, port: int = 0, orphans: str = "report"
+    cluster: EtcdCluster,
+    folder: Path,
+    *,
+    port: int = 0,
+    orphans: str = "report",
+    redis: str = "",
 ) -> AbstractAsyncContextManager[Server]:
-    """A server on this etcd."""
+    """A server on this etcd, and on this Redis if one is given."""
     return server(
         folder,
         port=port,
         PERSYS_STORE="etcd",
         ETCD_ENDPOINTS=",".join(cluster.endpoints),
         SCHEDULER_ORPHAN_POLICY=orphans,
+        REDIS_ADDR=redis,
         SCHEDULER_DRIFT_DETECT_INTERVAL="1s",
     )
 

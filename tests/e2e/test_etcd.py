@@ -35,8 +35,30 @@ from tests.e2e.etcd_cluster import (
 )
 from tests.e2e.processes import client, container, ctl, eventually, watching
 from tests.servers.etcd import EtcdCluster, etcd_binary, run_single
+from tests.servers.redis import redis_server
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.mark.asyncio
+async def test_with_redis_nothing_is_written_either(
+    etcd_alone: EtcdCluster, tmp_path: Path
+) -> None:
+    """Usage, outcomes and events go to Redis: etcd stands still while nodes beat with them."""
+    async with (
+        redis_server(tmp_path / "redis") as redis,
+        on(etcd_alone, tmp_path, redis=f"127.0.0.1:{redis.port}") as running,
+        at_work(running.address) as (_, _, stub),
+        EtcdClient(EtcdConfig(etcd_alone.endpoints)) as etcd,
+    ):
+        await asyncio.sleep(1)
+        revision = (await etcd.range(b"x")).revision
+        await asyncio.sleep(4)
+        assert (await etcd.range(b"x")).revision == revision
+        assert await events(stub, "WorkloadScheduled")
+        async with redis.client() as asked:
+            assert await asked.exists("scheduler:events")
+            assert await asked.keys("persys:usage:node:*")
 
 
 @pytest.mark.asyncio
@@ -235,6 +257,19 @@ async def test_a_restored_backup_is_recovery_until_somebody_says_so(
         assert int(told.details["from"]) > int(told.details["to"])
         await asyncio.sleep(1)
         assert changes(fleet) == before
+        done = await ctl(
+            running.address, "acknowledge-empty", "--reason", "the backup is good", "--yes"
+        )
+        assert done.code == 0, done.err
+        await until_mode(running.address, "normal")
+        shown = await stub.ListWorkloads(pb.ListWorkloadsRequest(), timeout=5)
+        assert {view.workload_id for view in shown.workloads} == set(WORK)
+        removed = {Happening.DELETE, Happening.STOPPED}
+        assert not any(
+            entry.what in removed
+            for node in fleet.nodes()
+            for entry in fleet.model(node.node_id).journal.entries
+        )
 
 
 async def all_settled(fleet: SimulatedFleet, count: int) -> None:
