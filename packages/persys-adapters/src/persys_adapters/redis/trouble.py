@@ -16,7 +16,7 @@ from attrs import define, field
 from persys_core.model.errors import PersysError
 from persys_core.ports.clock import Clock
 
-__all__ = ["Lost", "RedisTroubleError", "Trouble", "TroubleLog"]
+__all__ = ["Lost", "RedisTroubleError", "Trouble", "TroubleLog", "advice_for"]
 
 _WINDOW = timedelta(seconds=60)
 
@@ -49,6 +49,12 @@ _ADVICE = {
     Trouble.DENIED: "check REDIS_USERNAME, REDIS_PASSWORD and the rights of that user",
     Trouble.REFUSED: "see the reason; a key may be of another kind",
 }
+
+
+def advice_for(error: Exception) -> str:
+    """What can be done about it."""
+    trouble = error.trouble if isinstance(error, RedisTroubleError) else Trouble.UNREACHABLE
+    return _ADVICE[trouble]
 
 
 class RedisTroubleError(PersysError):

@@ -15,6 +15,7 @@ from persys_adapters.sqlite.damage import problem_of
 from persys_adapters.sqlite.private import is_open_to_others
 from persys_server.doctor.etcd import examine_etcd
 from persys_server.doctor.findings import Finding, Verdict
+from persys_server.doctor.redis import examine_redis
 from persys_server.settings import Settings, SettingsError, StoreKind, load_settings, variables
 from persys_server.settings.load import not_acted_on, unknown
 from persys_server.store_path import database_path
@@ -180,4 +181,9 @@ def _cannot_listen(host: str, port: int) -> str:
     return ""
 
 
-_LOOKS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (_store, _data_dir, _ports)
+_LOOKS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
+    _store,
+    examine_redis,
+    _data_dir,
+    _ports,
+)

@@ -1,7 +1,8 @@
-"""What `persys-server doctor` says of an etcd."""
+"""What `persys-server doctor` says of an etcd and of a Redis."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from persys_server.doctor.checks import examine
 from persys_server.doctor.findings import Finding, Verdict
 from tests.e2e.processes import free_port
 from tests.servers.etcd import EtcdCluster
+from tests.servers.redis import redis_server
 
 
 @pytest.fixture
@@ -67,3 +69,24 @@ def test_an_etcd_that_takes_no_such_user_is_told(
     assert "not-the-password" not in repr(failed)
     right = changed | {"ETCD_PASSWORD": "root-secret"}
     assert not by_verdict(right, Verdict.FAIL)
+
+
+@pytest.mark.asyncio
+async def test_a_redis_is_told_and_its_absence_is_only_a_warning(
+    healthy: dict[str, str], tmp_path: Path
+) -> None:
+    """A server runs without it; a wrong password is told without the password."""
+    wanted = healthy | {"PERSYS_STORE": "memory"}
+    async with redis_server(tmp_path / "redis", password="right-one") as redis:
+        place = {"REDIS_ADDR": f"127.0.0.1:{redis.port}", "REDIS_PASSWORD": "right-one"}
+        found = await asyncio.to_thread(by_verdict, wanted | place, Verdict.OK)
+        assert "redis" in {finding.check for finding in found}
+        wrong = wanted | place | {"REDIS_PASSWORD": "wrong-one"}
+        found = await asyncio.to_thread(by_verdict, wrong, Verdict.WARN)
+        [told] = [finding for finding in found if finding.check == "redis"]
+        assert "REDIS_PASSWORD" in told.advice
+        assert "wrong-one" not in repr(told)
+    gone = wanted | {"REDIS_ADDR": f"127.0.0.1:{free_port()}"}
+    found = await asyncio.to_thread(by_verdict, gone, Verdict.WARN)
+    assert "redis" in {finding.check for finding in found}
+    assert not await asyncio.to_thread(by_verdict, gone, Verdict.FAIL)
