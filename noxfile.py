@@ -23,7 +23,8 @@ nox.options.sessions = ["quick"]
 PYTHON = sys.executable
 PROTOS = "tools/generate_protos.py"
 GENERATORS_END = (3, 13)  # the pinned generators have no wheels from this Python on
-PYTEST_PARALLEL = ("-n", "2", "--dist", "loadscope")
+ALL_TESTS_WORKERS = 3
+"""One more than the cores that are expected: tests on real servers mostly wait."""
 
 # What `--system` promises to have: a test that skips for want of one of these fails instead.
 # etcd and redis come with requirements-dev.txt, the others are in tools/debian-packages.txt.
@@ -57,9 +58,10 @@ TYPES = (Check("mypy", (PYTHON, "-m", "mypy")),)
 PROTOC = (Check("protos", (PYTHON, "-m", "nox", "-s", "protos")),)
 
 
-def pytest_check(*arguments: str) -> Check:
-    """Return pytest as a check, on two workers."""
-    return Check("pytest", (PYTHON, "-m", "pytest", "-q", *PYTEST_PARALLEL, *arguments))
+def pytest_check(*arguments: str, workers: int = 2) -> Check:
+    """Return pytest as a check, on that many workers."""
+    parallel = ("-n", str(workers), "--dist", "loadscope")
+    return Check("pytest", (PYTHON, "-m", "pytest", "-q", *parallel, *arguments))
 
 
 def run_together(checks: Sequence[Check]) -> list[str]:
@@ -130,7 +132,7 @@ def tests(session: nox.Session) -> None:
         environment["PERSYS_REQUIRE"] = ",".join(SYSTEM_SERVICES)
     generators = PROTOC if sys.version_info < GENERATORS_END else ()
     failed = run_together([*LINT, *TYPES, *generators])
-    command = pytest_check("tests", *arguments).command
+    command = pytest_check("tests", *arguments, workers=ALL_TESTS_WORKERS).command
     if subprocess.run(command, env=environment, check=False).returncode:
         failed.append("pytest")
     finish(session, failed)
