@@ -44,7 +44,8 @@ pytestmark = pytest.mark.slow
 async def test_with_redis_nothing_is_written_either(
     etcd_alone: EtcdCluster, tmp_path: Path
 ) -> None:
-    """Usage, outcomes and events go to Redis: etcd stands still while nodes beat with them."""
+    """Usage, outcomes and events go to Redis: etcd stands still while nodes beat with them. Without
+    Redis the flood does not move to etcd either (K04): only changed outcomes do, as documented."""
     async with (
         redis_server(tmp_path / "redis") as redis,
         on(etcd_alone, tmp_path, redis=f"127.0.0.1:{redis.port}") as running,
@@ -59,6 +60,20 @@ async def test_with_redis_nothing_is_written_either(
         async with redis.client() as asked:
             assert await asked.exists("scheduler:events")
             assert await asked.keys("persys:usage:node:*")
+        await redis.kill()
+        revision = (await etcd.range(b"x")).revision
+        await asyncio.sleep(4)
+        # Outcomes that Redis cannot take go to etcd once per change, and nothing changes here.
+        assert (await etcd.range(b"x")).revision - revision <= len(WORK)
+        await stub.ApplyWorkload(container("meanwhile"), timeout=LONGEST_CALL)
+        await eventually_kept(etcd, "/reconciliation/meanwhile")
+
+
+async def eventually_kept(etcd: EtcdClient, key: str) -> None:
+    """Wait until something stands there."""
+    async with asyncio.timeout(20):
+        while not (await etcd.range(key.encode())).kvs:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
 
 
 @pytest.mark.asyncio
