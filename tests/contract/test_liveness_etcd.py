@@ -160,3 +160,20 @@ async def test_an_outage_of_ours_is_no_silence_of_theirs(etcd_alone: EtcdCluster
             assert liveness.is_alive("n1")
             await asyncio.sleep(LEASE.total_seconds() * 0.08)
         await until(liveness, "n1", alive=False)
+
+
+@pytest.mark.asyncio
+async def test_a_key_without_a_lease_keeps_no_node_alive(
+    etcd_config: EtcdConfig, prefix: str
+) -> None:
+    """Such a key was copied: it would stand for ever. The next beat replaces it."""
+    key = f"{prefix}/persys/live/n1".encode()
+    async with EtcdClient(etcd_config) as client:
+        await client.put(key, b"")
+        async with following(etcd_config, prefix) as liveness:
+            await until(liveness, "n1", alive=False)
+            await liveness.touch("n1", LEASE)
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while not (await client.range(key)).kvs[0].lease:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+            await until(liveness, "n1", alive=False)

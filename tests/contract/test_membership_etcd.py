@@ -40,9 +40,9 @@ class EtcdElections(MembershipCluster):
 
     def __init__(self, config: EtcdConfig) -> None:
         self._config = config
-        self._prefix = f"/elect-{uuid.uuid4().hex[:12]}"
+        self.prefix = f"/elect-{uuid.uuid4().hex[:12]}"
         self._client = EtcdClient(config)
-        self._store = EtcdClusterStore(self._client, prefix=self._prefix)
+        self._store = EtcdClusterStore(self._client, prefix=self.prefix)
         self._replicas: list[_Replica] = []
 
     @property
@@ -53,7 +53,7 @@ class EtcdElections(MembershipCluster):
         line = await Line.to(self._config.endpoints[0])
         client = EtcdClient(EtcdConfig((line.endpoint,)))
         membership = EtcdMembership(
-            client, SystemClock(), instance_id, ttl=self.ttl, prefix=self._prefix
+            client, SystemClock(), instance_id, ttl=self.ttl, prefix=self.prefix
         )
         self._replicas.append(_Replica(membership, client, line))
         return membership
@@ -74,7 +74,7 @@ class EtcdElections(MembershipCluster):
                 await replica.membership.aclose()
             await replica.client.aclose()
             await replica.line.aclose()
-        prefix = self._prefix.encode()
+        prefix = self.prefix.encode()
         await self._client.delete(prefix, end_of_prefix(prefix))
         await self._client.aclose()
 
@@ -86,3 +86,17 @@ class TestMembershipOnEtcd(MembershipContract):
     @pytest_asyncio.fixture
     async def cluster(self, etcd_config: EtcdConfig) -> AsyncIterator[MembershipCluster]:
         yield EtcdElections(etcd_config)
+
+    async def test_a_copied_key_leads_nothing(
+        self, cluster: MembershipCluster, etcd_config: EtcdConfig
+    ) -> None:
+        """A key without a lease is no candidate's; it would lead for ever."""
+        assert isinstance(cluster, EtcdElections)
+        async with EtcdClient(etcd_config) as client:
+            await client.put(f"{cluster.prefix}/persys/scheduler/leader/e/0old".encode(), b"old")
+        one = await cluster.join("one")
+        async with asyncio.timeout(20):
+            leadership = await one.campaign("e")
+        assert await one.leader("e") == "one"
+        assert one.is_valid(leadership)
+        await cluster.close()

@@ -86,6 +86,9 @@ async def test_a_redis_is_told_and_its_absence_is_only_a_warning(
         [told] = [finding for finding in found if finding.check == "redis"]
         assert "REDIS_PASSWORD" in told.advice
         assert "wrong-one" not in repr(told)
+    tls = wanted | place | {"REDIS_TLS_ENABLED": "true", "REDIS_TLS_CA": str(tmp_path / "no")}
+    [told] = await asyncio.to_thread(by_verdict, tls, Verdict.FAIL)
+    assert str(tmp_path / "no") in told.found
     gone = wanted | {"REDIS_ADDR": f"127.0.0.1:{free_port()}"}
     found = await asyncio.to_thread(by_verdict, gone, Verdict.WARN)
     assert "redis" in {finding.check for finding in found}

@@ -4,9 +4,12 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import timedelta
 
 import pytest
+from attrs import evolve
 
 from persys_core.control.requests import Heartbeat, NodeIntentChange
-from persys_core.memory.cluster_store import MemoryClusterBackend
+from persys_core.memory.cluster_store import MemoryClusterBackend, MemoryClusterStore
+from persys_core.model.cluster import LeaderRecord
+from persys_core.model.drift import OrphanPolicy
 from persys_core.model.errors import FrozenError, NotFoundError
 from persys_core.model.observation import AgentReport, AgentState
 from persys_core.model.resources import Resources
@@ -412,4 +415,60 @@ async def test_emptied_store_after_a_restart_is_recovery(clock: VirtualClock) ->
     assert _calls(driver) == before
     with pytest.raises(FrozenError):
         await driver.apply("x")
+    await cluster.stop()
+
+
+@virtual_time()
+async def test_a_store_that_went_back_and_grew_on_is_not_whole(clock: VirtualClock) -> None:
+    """A restored store is written to, and soon counts as far as it did: that proves nothing, also
+    not after a restart of ours. What was lost does prove it once it is there again."""
+    cluster, driver = await _cluster(clock, Switch())
+    cluster.config = evolve(cluster.config, orphan_policy=OrphanPolicy.DELETE)
+    backup = cluster.backend.snapshot()
+    for number in range(3):
+        await driver.apply(f"later{number}")
+    await driver.wait(seconds=30)
+    whole, calls = cluster.backend.snapshot(), _calls(driver)
+    cluster.backend.restore(backup)
+    await driver.wait(seconds=10)
+    assert cluster.api().mode.mode is OperatingMode.RECOVERY
+    foreign = MemoryClusterStore(cluster.backend)
+    while cluster.backend.revision < whole.revision + 100:
+        key = Key.leader(f"{cluster.backend.revision}")
+        await foreign.commit(Commit((), (Put(key, LeaderRecord("other", "x")),), "foreign"))
+    await driver.wait(minutes=2)
+    assert cluster.api().mode.mode is OperatingMode.RECOVERY
+    await cluster.stop_replica(cluster.replicas[0])
+    await cluster.start_replica()
+    await driver.wait(minutes=2)
+    assert cluster.api().mode.mode is OperatingMode.RECOVERY
+    assert _calls(driver) == calls
+    cluster.backend.restore(whole)
+    await driver.wait(minutes=2)
+    assert cluster.api().mode.mode is OperatingMode.NORMAL
+    assert [await driver.status(f"later{number}") for number in range(3)] == ["Running"] * 3
+    assert _calls(driver) == calls
+    await cluster.stop()
+
+
+@virtual_time()
+async def test_a_store_that_went_back_while_nobody_looked_is_noticed(clock: VirtualClock) -> None:
+    """It was restored, and written to by others, while this replica was down: a record that stands
+    at a lower revision than it was seen at shows it."""
+    cluster, driver = await _cluster(clock, Switch())
+    backup = cluster.backend.snapshot()
+    for number in range(3):
+        await driver.apply(f"later{number}")
+    await driver.wait(seconds=30)
+    calls, seen = _calls(driver), cluster.backend.revision
+    await cluster.stop_replica(cluster.replicas[0])
+    cluster.backend.restore(backup)
+    foreign = MemoryClusterStore(cluster.backend)
+    while cluster.backend.revision < seen + 100:
+        key = Key.leader(f"{cluster.backend.revision}")
+        await foreign.commit(Commit((), (Put(key, LeaderRecord("other", "x")),), "foreign"))
+    await cluster.start_replica()
+    await driver.wait(minutes=1)
+    assert cluster.api().mode.mode is OperatingMode.RECOVERY
+    assert _calls(driver) == calls
     await cluster.stop()

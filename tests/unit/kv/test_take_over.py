@@ -445,6 +445,20 @@ async def test_nothing_is_charged_before_the_ledger_is_ready(clock: VirtualClock
 
 
 @virtual_time()
+async def test_a_ledger_state_that_was_removed_is_written_again(clock: VirtualClock) -> None:
+    """By hand, under a running scheduler: it is built anew, and placing goes on."""
+    async with taken_over(clock) as driver:
+        await driver.kv.txn(Txn(deletes=(b"/persys/ledger",)))
+        await driver.wait(seconds=5)
+        ledger = driver.cluster.api().view.ledger()
+        assert ledger is not None
+        assert ledger.value.ready
+        await driver.apply("new", container(cpu=10))
+        await driver.wait(minutes=1)
+        assert await driver.status("new") == "Running"
+
+
+@virtual_time()
 async def test_a_store_that_an_operator_takes_is_taken_over_too(clock: VirtualClock) -> None:
     """Where this replica knew another cluster it asks first; then nothing that runs is touched."""
     driver = Takeover(clock, reference.corpus())

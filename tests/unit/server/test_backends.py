@@ -20,6 +20,7 @@ from persys_core.ports.observer import NullObserver
 from persys_server.backends import instance_name, open_ports
 from persys_server.copies import RedisFileError, redis_target
 from persys_server.settings import Settings, load_settings
+from persys_server.state import EtcdSettingsError
 
 
 def settings(store: str, folder: Path) -> Settings:
@@ -118,3 +119,21 @@ def test_redis_is_found_by_the_settings() -> None:
 def test_instances_have_names_of_their_own() -> None:
     """Two processes of one machine are two replicas."""
     assert instance_name() != instance_name()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"ETCD_ENDPOINTS": "127.0.0.1"},
+        {"ETCD_TLS_CA": "/nowhere/ca.pem"},
+    ],
+)
+async def test_settings_of_etcd_that_cannot_be_used_are_told(
+    tmp_path: Path, wrong: dict[str, str]
+) -> None:
+    """An error for people, no traceback."""
+    given = {"PERSYS_STORE": "etcd", "PERSYS_DATA_DIR": str(tmp_path / "new"), **wrong}
+    async with AsyncExitStack() as stack:
+        with pytest.raises(EtcdSettingsError, match=next(iter(wrong.values())).replace(".", r"\.")):
+            await open_ports(load_settings(given), NullObserver(), stack)

@@ -112,6 +112,25 @@ def test_a_data_dir_that_is_a_file_is_told(healthy: dict[str, str], tmp_path: Pa
     assert "data dir" in {finding.check for finding in found}
 
 
+def test_what_is_known_of_the_cluster_has_to_be_readable(
+    healthy: dict[str, str], tmp_path: Path
+) -> None:
+    """`run` would not start over it."""
+    (tmp_path / "known-state.json").write_text("{not json")
+    (found,) = failures(healthy)
+    assert found.check == "known cluster"
+    assert "known-state.json" in found.found
+
+
+def test_a_password_in_an_endpoint_is_refused_and_not_shown(healthy: dict[str, str]) -> None:
+    """There are variables for it, whose values are masked."""
+    found = failures(
+        healthy | {"PERSYS_STORE": "etcd", "ETCD_ENDPOINTS": "http://joe:sekret@h:2379"}
+    )
+    assert "ETCD_USERNAME" in found[0].found
+    assert "sekret" not in repr(found)
+
+
 def test_a_store_without_a_future_is_told(healthy: dict[str, str]) -> None:
     """Memory forgets; it is said what to set."""
     (found,) = by_verdict(healthy | {"PERSYS_STORE": "memory"}, Verdict.WARN)

@@ -8,7 +8,8 @@ import os
 from pathlib import Path
 
 from persys_core.model.errors import PersysError
-from persys_core.modes.evidence import Known
+from persys_core.modes.evidence import Known, Witness
+from persys_core.ports.cluster_store import Key, Kind
 
 __all__ = ["KnownFile", "KnownFileError"]
 
@@ -41,6 +42,11 @@ class KnownFile:
                 int(found["revision"]),
                 tuple(map(str, found.get("nodes", ()))),
                 int(found.get("epoch_base", 0)),
+                int(found.get("rewound_to", 0)),
+                tuple(
+                    Witness(Key(Kind(kind), str(id_)), int(revision))
+                    for kind, id_, revision in found.get("witnesses", ())
+                ),
             )
         except FileNotFoundError:
             return None
@@ -58,6 +64,10 @@ class KnownFile:
                 "revision": known.revision,
                 "nodes": known.nodes,
                 "epoch_base": known.epoch_base,
+                "rewound_to": known.rewound_to,
+                "witnesses": [
+                    (each.key.kind, each.key.id, each.revision) for each in known.witnesses
+                ],
             }
         )
         new = self._path.with_suffix(".new")

@@ -10,7 +10,6 @@ import random
 import socket
 import uuid
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 from persys_adapters.agent_grpc.agents import GrpcAgents
 from persys_adapters.known_file import KnownFile
@@ -24,7 +23,7 @@ from persys_core.ports.observer import Observer
 from persys_server.copies import open_copies
 from persys_server.settings import Settings, StoreKind
 from persys_server.state import open_state
-from persys_server.store_path import database_path
+from persys_server.store_path import known_path
 
 __all__ = ["instance_name", "open_ports", "ports_with_agents"]
 
@@ -64,10 +63,7 @@ def _cluster_memory(settings: Settings) -> ClusterMemory:
     """What this replica knows of its cluster; a store in memory is new at every start anyway."""
     if settings.store.kind is StoreKind.MEMORY:
         return MemoryClusterMemory()
-    if settings.store.kind is StoreKind.ETCD:
-        return KnownFile(Path(settings.data_dir) / "known-etcd.json")
-    # Not beside the database under its name: who removes that must not remove this by the way.
-    return KnownFile(Path(settings.data_dir) / f"known-{database_path(settings).stem}.json")
+    return KnownFile(known_path(settings))
 
 
 def instance_name() -> str:

@@ -35,12 +35,23 @@ from persys_core.ports.membership import Membership
 from persys_server.settings import Settings, StoreKind
 from persys_server.store_path import database_path
 
-__all__ = ["DataDirError", "State", "etcd_config", "make_data_dir", "open_state"]
+__all__ = [
+    "DataDirError",
+    "EtcdSettingsError",
+    "State",
+    "etcd_config",
+    "make_data_dir",
+    "open_state",
+]
 
 _LEASE_INTERVALS = 3
 _ATTEMPT = timedelta(seconds=1.5)
 """So long one member of etcd is waited for; a hung one must not cost a request three seconds."""
 _log = structlog.stdlib.get_logger("persys_server.state")
+
+
+class EtcdSettingsError(PersysError):
+    """The ``ETCD_`` settings cannot be used: a file that cannot be read, no endpoint."""
 
 
 class DataDirError(PersysError):
@@ -113,7 +124,10 @@ def _alone(
 async def _shared(
     settings: Settings, clock: Clock, instance_id: str, stack: AsyncExitStack
 ) -> State:
-    client = EtcdClient(etcd_config(settings))
+    try:
+        client = EtcdClient(etcd_config(settings))
+    except ValueError as error:
+        raise EtcdSettingsError(f"etcd cannot be spoken to as the settings say: {error}") from error
     stack.push_async_callback(client.aclose)
     liveness = EtcdLiveness(
         client, clock, lease=_node_lease(settings), interval=settings.heartbeat_interval

@@ -190,12 +190,17 @@ class EtcdLiveness:
         key = self._prefix + node_id.encode()
         held = self._held.get(node_id)
         mine = held is not None and held.ttl not in (lease, timedelta(0))
+        put = Put(key, b"", lease=granted.id)
         result = await self._client.txn(
             [] if mine else [Compare(key, create_revision=0)],
-            success=[Put(key, b"", lease=granted.id)],
+            success=[put],
             failure=[GetKey(key)],
         )
         found = _first(result.responses)
+        if found is not None and not found.lease:
+            # A copied key, which would stand for ever.
+            await self._client.txn([Compare(key, lease=0)], success=[put])
+            found = None
         if result.succeeded or found is None:
             self._held[node_id] = _Held(granted.id, lease, began)
             self._stands(node_id)
@@ -245,13 +250,14 @@ class EtcdLiveness:
         self._answered()
         for key, kv in found.items():
             self._take(key, kv)
-        for node_id in self._standing - {self._node(key) for key in found}:
+        leased = {self._node(key) for key, kv in found.items() if kv.lease}
+        for node_id in self._standing - leased:
             self._falls(node_id)
         return revision
 
     def _take(self, key: bytes, kv: KeyValue | None) -> None:
         node_id = self._node(key)
-        if kv is None:
+        if kv is None or not kv.lease:
             self._falls(node_id)
             return
         held = self._held.get(node_id)

@@ -111,7 +111,9 @@ class EtcdMembership:
         folder = self._folder(election).encode()
         with translated():
             found = await self._client.range(folder, end_of_prefix(folder))
-        candidates = [kv for kv in found.kvs if b"/" not in kv.key.removeprefix(folder)]
+        candidates = [
+            kv for kv in found.kvs if kv.lease and b"/" not in kv.key.removeprefix(folder)
+        ]
         if not candidates:
             return ""
         return min(candidates, key=lambda kv: kv.create_revision).value.decode(errors="replace")

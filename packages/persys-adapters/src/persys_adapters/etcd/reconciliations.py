@@ -61,6 +61,7 @@ class EtcdReconciliations:
                 try:
                     await self._put(workload_id, facts)
                 except EtcdError as error:
+                    self._lease = None  # it may be gone; the next outcome gets a new one
                     _log.debug("a reconcile outcome is lost", reason=str(error))
 
     async def _put(self, workload_id: WorkloadId, facts: Mapping[str, str]) -> None:

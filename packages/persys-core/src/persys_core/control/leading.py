@@ -217,6 +217,8 @@ class LeadingLoops:
                 self._nudge_tombstone(before, after)
             case Kind.VOLUME if _released(before) != _released(after):
                 self._nudge_users(before, after)
+            case Kind.LEDGER if after is None:
+                self.audit_soon()
             case Kind.NODE if _word_on(before) != _word_on(after):
                 self.node_changed(key.id)
             case _:

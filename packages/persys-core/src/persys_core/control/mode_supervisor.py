@@ -7,8 +7,9 @@ means is decided in ``modes``. A brand-new store gets its marker here, and nowhe
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 
 from attrs import define, evolve, field
@@ -23,7 +24,14 @@ from persys_core.model.event import EventType
 from persys_core.model.ids import StoreRevision
 from persys_core.model.states import OperatingMode
 from persys_core.modes import machine
-from persys_core.modes.evidence import Found, Known, is_new_cluster, judge_store
+from persys_core.modes.evidence import (
+    Found,
+    Known,
+    Witness,
+    is_new_cluster,
+    judge_store,
+    rewound_to,
+)
 from persys_core.modes.machine import Cause, ModeEvent, ModeState
 from persys_core.modes.origin import is_empty, is_of_ours, state_of
 from persys_core.ports.clock import Clock
@@ -46,6 +54,8 @@ from persys_core.ports.cluster_store import (
 __all__ = ["ModeSupervisor"]
 
 _log = logging.getLogger("persys.scheduler")
+WITNESSES = 4
+"""So many of the newest records of either sort are kept in mind, to tell a store that went back."""
 
 
 @define(eq=False)
@@ -68,6 +78,7 @@ class ModeSupervisor:
     _saved: Known | None = field(default=None, init=False)
     _accepted: int = field(default=0, init=False)
     """How often an operator accepted a store; what was found before says nothing afterwards."""
+    _witnessed: tuple[StoreRevision, tuple[Witness, ...]] = field(default=(-1, ()), init=False)
     state: ModeState = field(init=False)
     changed: asyncio.Event = field(factory=asyncio.Event, init=False)
     """Set at each change of mode; who waits for it clears it."""
@@ -132,7 +143,7 @@ class ModeSupervisor:
         self._known = self._saved = await self._memory.load()
         snapshot = await self._store.snapshot()
         self._view.load(snapshot)
-        found = self._found(_marker_of(self._view.marker()), snapshot.revision)
+        found = self._found(_marker_of(self._view.marker()), snapshot.revision, snapshot.records)
         if is_new_cluster(self._known, found) and not is_of_ours(snapshot):
             await self._found_cluster(snapshot)
         elif found.marker is None:
@@ -141,6 +152,7 @@ class ModeSupervisor:
         else:
             # An older or another store than this replica knows is recovery, not a start.
             self._judge(found)
+            await self._keep_doubt()
         await self._adopt_marker()
 
     async def probe(self) -> None:
@@ -149,14 +161,17 @@ class ModeSupervisor:
         try:
             async with asyncio.timeout(self._config.probe_timeout.total_seconds()):
                 revision = await self._store.probe()
-                marker = (await self._store.get((Key.marker(),)))[Key.marker()]
+                known = self._known.witnesses if self._known else ()
+                there = await self._store.get((Key.marker(), *(each.key for each in known)))
+                marker = there[Key.marker()]
         except (StoreUnavailableError, TimeoutError) as error:
             self.report(ModeEvent.PROBE_FAILED, str(error) or "no answer in time")
             return
         if accepted != self._accepted:
             return
         self.report(ModeEvent.PROBE_OK)
-        self._judge(self._found(_marker_of(marker), revision), seen)
+        self._judge(self._found(_marker_of(marker), revision, there), seen)
+        await self._keep_doubt()
         if self.state.cause is Cause.SPACE:
             await self._probe_space()
         if marker is not None and self.state.mode is OperatingMode.NORMAL:
@@ -173,15 +188,38 @@ class ModeSupervisor:
             return
         self.report(ModeEvent.PROBE_WRITTEN)
 
-    def _found(self, marker: ClusterMarker | None, revision: StoreRevision) -> Found:
-        return Found(marker, self._store.backend_id, revision)
+    def _found(
+        self,
+        marker: ClusterMarker | None,
+        revision: StoreRevision,
+        records: Mapping[Key, Versioned[Record] | None],
+    ) -> Found:
+        """``records``: those of the witnesses among them count, if they may be there by then."""
+        stand = {
+            each.key: stored.revision
+            for each in (self._known.witnesses if self._known else ())
+            if (stored := records.get(each.key)) is not None and each.revision <= revision
+        }
+        return Found(marker, self._store.backend_id, revision, stand)
+
+    async def _keep_doubt(self) -> None:
+        """That the store went back must be known after a restart, however far it counts then."""
+        if self._known is not None and self._known.rewound_to and self._known != self._saved:
+            await self._memory.save(self._known)
+            self._saved = self._known
 
     def _judge(self, found: Found, seen: StoreRevision = 0) -> None:
-        """``seen``: what the view had of the store before it was asked; that is known as well."""
+        """``seen``: what the view had of the store before it was asked; that is known as well,
+        unless the store is in doubt, since the view may be of it."""
         known = self._known
-        if known is not None and seen > known.revision:
+        if known is not None and not known.rewound_to and seen > known.revision:
             known = evolve(known, revision=seen)
-        self._take(*judge_store(known, found), found, known)
+        event, detail = judge_store(known, found)
+        if known is not None and event is ModeEvent.REVISION_REWOUND and not known.rewound_to:
+            # A view that was followed up to now has the newest of what was lost.
+            newest = self._witnesses() if seen else known.witnesses
+            self._known = evolve(known, rewound_to=rewound_to(known, found), witnesses=newest)
+        self._take(event, detail, found, known)
 
     def _take(self, event: ModeEvent, detail: str, found: Found, known: Known | None) -> None:
         before = self.state
@@ -225,10 +263,13 @@ class ModeSupervisor:
         marker = _marker_of(snapshot.records.get(Key.marker()))
         if marker is not None and snapshot.revision < self._view.revision:
             marker = evolve(marker, epoch_base=self._known.epoch_base)
-        event, detail = judge_store(self._known, self._found(marker, self._known.revision))
+        found = self._found(marker, snapshot.revision, snapshot.records)
+        event, detail = judge_store(
+            self._known, evolve(found, revision=max(found.revision, self._known.revision))
+        )
         if event is ModeEvent.DATA_WHOLE:
             return True
-        self._take(event, detail, self._found(marker, snapshot.revision), self._known)
+        self._take(event, detail, found, self._known)
         return False
 
     async def _remember(self, revision: int, marker: ClusterMarker | None) -> None:
@@ -249,7 +290,26 @@ class ModeSupervisor:
             revision=revision,
             nodes=tuple(sorted(self._view.all(Kind.NODE))),
             epoch_base=marker.epoch_base,
+            witnesses=self._witnesses(),
         )
+
+    def _witnesses(self) -> tuple[Witness, ...]:
+        """The newest records of the view, and the newest of those that last: an older store lacks
+        the former, and has the latter as they were. Leaders come and go."""
+        if self._witnessed[0] != self._view.revision:
+            lasting = self._newest((Kind.NODE, Kind.ALLOCATION))
+            newest = self._newest(kind for kind in Kind if kind is not Kind.LEADER)
+            self._witnessed = (self._view.revision, tuple(dict.fromkeys((*lasting, *newest))))
+        return self._witnessed[1]
+
+    def _newest(self, kinds: Iterable[Kind]) -> Iterator[Witness]:
+        records = (
+            (stored.revision, kind, id_)
+            for kind in kinds
+            for id_, stored in self._view.all(kind).items()
+        )
+        for revision, kind, id_ in heapq.nlargest(WITNESSES, records):
+            yield Witness(Key(kind, id_), revision)
 
     async def _adopt_marker(self) -> None:
         marker = self._view.marker()

@@ -354,6 +354,8 @@ class Scheduler:
         await self.modes.probe()
         if was_recovery and not self.modes.is_frozen:
             # Another replica led the cluster out of recovery, or the data is back.
+            with suppress(StoreUnavailableError):
+                await self._see_anew()
             await self._begin_anew()
         if not self.modes.is_frozen:
             self.reads.confirm()
@@ -400,6 +402,12 @@ class Scheduler:
         self.view.load(snapshot)
         if self._leading is not None:
             self._leading.audit_soon()
+
+    async def _see_anew(self) -> None:
+        """The view may be of the store that was in doubt, and of a higher revision."""
+        snapshot = await self.ports.store.snapshot()
+        if self.modes.is_ours(snapshot):
+            self._take_store(snapshot)
 
     def _take_store(self, snapshot: Snapshot) -> None:
         """An operator takes the store as it is: it is the view, whatever was known before."""

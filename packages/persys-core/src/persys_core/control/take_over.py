@@ -57,10 +57,10 @@ class TakeOver:
 
     @property
     def is_due(self) -> bool:
-        """Whether the ledger is to be built. A store without its state is in recovery, which an
-        operator ends."""
+        """Whether the ledger is to be built, also where its state was removed by hand. A store
+        that lost more than that is in recovery, where nobody may act."""
         stored = self._term.view.ledger()
-        return stored is not None and not stored.value.ready
+        return stored is None or not stored.value.ready
 
     async def run(self) -> None:
         """Until the ledger is ready. LeadershipLostError where that comes first."""

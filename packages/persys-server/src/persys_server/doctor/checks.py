@@ -5,20 +5,23 @@ Decided here: the checks, their order, and the advice that each failure comes wi
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from persys_adapters.known_file import KnownFile
 from persys_adapters.sqlite.damage import problem_of
 from persys_adapters.sqlite.private import is_open_to_others
+from persys_core.model.errors import PersysError
 from persys_server.doctor.etcd import examine_etcd
 from persys_server.doctor.findings import Finding, Verdict
 from persys_server.doctor.redis import examine_redis
 from persys_server.settings import Settings, SettingsError, StoreKind, load_settings, variables
 from persys_server.settings.load import not_acted_on, unknown
-from persys_server.store_path import database_path
+from persys_server.store_path import database_path, known_path
 
 __all__ = ["examine"]
 
@@ -141,6 +144,17 @@ def _data_dir(settings: Settings) -> Iterator[Finding]:
         yield _folder("store dir", database_path(settings).parent, "PERSYS_STORE")
 
 
+def _known(settings: Settings) -> Iterator[Finding]:
+    """What this replica knows of its cluster has to be readable, where there is any."""
+    if settings.store.kind is StoreKind.MEMORY:
+        return
+    try:
+        asyncio.run(KnownFile(known_path(settings)).load())
+    except PersysError as error:
+        found, _, advice = str(error).rpartition("; ")
+        yield Finding("known cluster", Verdict.FAIL, found, advice)
+
+
 def _folder(check: str, folder: Path, variable: str) -> Finding:
     there = next(place for place in (folder, *folder.resolve().parents) if place.exists())
     if not there.is_dir():
@@ -185,5 +199,6 @@ _LOOKS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
     _store,
     examine_redis,
     _data_dir,
+    _known,
     _ports,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
 
 from persys_adapters.redis.address import RedisTarget
@@ -19,12 +20,22 @@ def examine_redis(settings: Settings) -> Iterator[Finding]:
     target = redis_target(settings)
     if target is None:
         return
+    if missing := list(_missing(target)):
+        advice = "name files that this user may read; run does not start without them"
+        yield Finding("redis", Verdict.FAIL, f"cannot be read: {', '.join(missing)}", advice)
+        return
     try:
         asyncio.run(_ask(target))
     except (RedisTroubleError, OSError, ValueError) as error:
         yield Finding("redis", Verdict.WARN, str(error), advice_for(error))
     else:
         yield Finding("redis", Verdict.OK, "it answers; events and telemetry are copied there")
+
+
+def _missing(target: RedisTarget) -> Iterator[str]:
+    tls = target.tls
+    files = (tls.ca_file, tls.cert_file, tls.key_file) if tls else ()
+    return (file for file in files if file and not os.access(file, os.R_OK))
 
 
 async def _ask(target: RedisTarget) -> None:

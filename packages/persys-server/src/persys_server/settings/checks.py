@@ -76,6 +76,8 @@ def _redis_tls(settings: Settings) -> Iterator[str]:
 
 
 def _etcd(settings: Settings) -> Iterator[str]:
+    if any("@" in endpoint for endpoint in settings.etcd_endpoints):
+        yield "ETCD_ENDPOINTS: no user in an endpoint; set ETCD_USERNAME and ETCD_PASSWORD"
     if bool(settings.etcd_username) != bool(settings.etcd_password):
         yield "ETCD_USERNAME: needs ETCD_PASSWORD and the other way round; set both or none"
     if bool(settings.etcd_tls_cert) != bool(settings.etcd_tls_key):

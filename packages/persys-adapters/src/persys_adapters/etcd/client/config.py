@@ -70,6 +70,9 @@ class EtcdConfig:
             raise ValueError("a password for etcd is given, but no user; give both or neither")
 
     def _check(self, endpoint: str) -> None:
+        if "@" in endpoint:
+            # Not shown: it may have a password.
+            raise ValueError("an etcd endpoint names a user; give user and password apart")
         host, _, port = address_of(endpoint).rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
             raise ValueError(f"{endpoint!r} is no etcd endpoint; expected host:port")

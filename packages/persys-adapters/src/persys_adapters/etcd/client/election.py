@@ -178,4 +178,6 @@ def _range_of(prefix: bytes) -> tuple[bytes, bytes]:
 
 
 def _first(kvs: tuple[KeyValue, ...]) -> KeyValue | None:
-    return min(kvs, key=lambda kv: kv.create_revision, default=None)
+    """Who leads. A key without a lease is no candidate's: a copied one would lead for ever."""
+    candidates = (kv for kv in kvs if kv.lease)
+    return min(candidates, key=lambda kv: kv.create_revision, default=None)
