@@ -687,3 +687,24 @@ async def test_who_writes_alone_bears_no_other_writer(clock: VirtualClock) -> No
             await driver.cluster.api().admission.delete_workload(other, force=False)
         await driver.wait(minutes=1)
         assert await driver.status("x") == await driver.status("y") == "Running"
+
+
+@virtual_time()
+async def test_a_shared_volume_becomes_exclusive_for_nobody(clock: VirtualClock) -> None:
+    """Two workloads share a volume on two nodes: neither can make it its own while the other has
+    it, and is told who that is; alone it can."""
+    async with running_cluster(clock, _node("n1"), _node("n2")) as driver:
+        for name in ("a", "b"):
+            await driver.apply(name, _spec(mode="ReadWriteMany"))
+        await driver.wait(seconds=30)
+        assert {await driver.node_of(name) for name in ("a", "b")} == {"n1", "n2"}
+        where = await driver.node_of("b")
+        with pytest.raises(RefusedError, match=f"shared by b on {where}"):
+            await driver.apply("a", _spec(mode="ReadWriteOnce"))
+        await driver.wait(seconds=30)
+        assert [await driver.status(name) for name in ("a", "b")] == ["Running", "Running"]
+        await driver.cluster.api().admission.delete_workload("b", force=False)
+        await driver.wait(seconds=30)
+        await driver.apply("a", _spec(mode="ReadWriteOnce"))
+        await driver.wait(minutes=1)
+        assert await driver.status("a") == "Running"

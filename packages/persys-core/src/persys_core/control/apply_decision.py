@@ -33,6 +33,7 @@ from persys_core.ports.clock import Clock
 from persys_core.ports.cluster_store import Key, Versioned
 from persys_core.reconcile import transitions
 from persys_core.reconcile.situation import Outlook, outlook_of
+from persys_core.volumes.wishes import is_exclusive_volume, wanted_volumes
 
 __all__ = ["ApplyDecision", "ApplyRules", "check_apply"]
 
@@ -120,6 +121,7 @@ class ApplyRules:
             if completed is not None:
                 return completed
         if changed.revision_id != workload.revision_id or workload.imported is not None:
+            self._refuse_taking_from_others(workload, changed)
             status = transitions.spec_changed(status, changed, now)
             return self._placed(stored, changed, status, ApplyOutcomeKind.UPDATED)
         if changed.desired_state is not workload.desired_state:
@@ -131,6 +133,27 @@ class ApplyRules:
             ApplyOutcomeKind.UNCHANGED, changed.revision_id, self._node_of(workload.id)
         )
         return ApplyDecision(tx, answer, stored, changed, status)
+
+    def _refuse_taking_from_others(self, workload: Workload, changed: Workload) -> None:
+        """A volume that others share cannot become exclusive by one user's word: those who share it
+        run on, and each who would need it alone waits for the others for ever."""
+        shared = wanted_volumes(workload.spec)
+        for id_, wanted in wanted_volumes(changed.spec).items():
+            was = shared.get(id_)
+            if was is None or is_exclusive_volume(was) or not is_exclusive_volume(wanted):
+                continue
+            users = {
+                f"{found.value.workload_id} on {found.value.node_id}"
+                for key in self._view.attachments_to(id_)
+                if (found := self._view.attachment(key)) is not None
+                and (found.value.workload_id, found.value.node_id)
+                != (changed.id, self._node_of(changed.id))
+            }
+            if users:
+                raise RefusedError(
+                    f'volume "{id_}" is shared by {", ".join(sorted(users))}: it can become'
+                    f' exclusive for workload "{changed.id}" once they are gone'
+                )
 
     def _completed(
         self, stored: Versioned[Workload], changed: Workload, status: StatusRecord

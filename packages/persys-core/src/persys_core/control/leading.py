@@ -21,6 +21,7 @@ from persys_core.control.term import Term
 from persys_core.control.volume_audit import VolumeAudit
 from persys_core.control.work import Work, tombstone_work, workload_work
 from persys_core.control.workqueue import WorkQueue
+from persys_core.model.drift import DriftRecord
 from persys_core.model.errors import FrozenError
 from persys_core.model.ids import NodeId
 from persys_core.model.node import Fence, Node, OperatorIntent
@@ -217,12 +218,19 @@ class LeadingLoops:
                 self._nudge_tombstone(before, after)
             case Kind.VOLUME if _released(before) != _released(after):
                 self._nudge_users(before, after)
+            case Kind.DRIFT if after is None:
+                self._nudge_waiting(before)
             case Kind.LEDGER if after is None:
                 self.audit_soon()
             case Kind.NODE if _word_on(before) != _word_on(after):
                 self.node_changed(key.id)
             case _:
                 pass
+
+    def _nudge_waiting(self, before: Versioned[Record] | None) -> None:
+        """A copy that ran unrecorded is gone: the workload that waited for that goes on."""
+        if before is not None and isinstance(before.value, DriftRecord):
+            self.nudge(workload_work(before.value.workload_id))
 
     def _nudge_users(
         self, before: Versioned[Record] | None, after: Versioned[Record] | None
