@@ -19,6 +19,7 @@ import grpc.aio
 from attrs import define, field
 
 from persys_adapters.etcd.client import EtcdClient, EtcdConfig
+from persys_core.ports.cluster_store import Kind
 from persys_proto.control.v1 import control_pb2 as pb
 from persys_proto.control.v1 import control_pb2_grpc
 from tests.e2e.etcd_cluster import (
@@ -69,6 +70,7 @@ class Course:
                 request = container(f"x{self.applied}", cpu=1)
                 await self.stub.ApplyWorkload(request, timeout=LONGEST_CALL)
             except grpc.aio.AioRpcError:
+                await asyncio.sleep(PAUSE_SECONDS / 5)
                 continue
             self.applied += 1
             longest, last = max(longest, loop.time() - last), loop.time()
@@ -108,7 +110,9 @@ async def lose_all(cluster: EtcdCluster, course: Course, address: str, seconds: 
     for member in cluster.members:
         member.kill()
     await until_mode(address, "degraded")
-    await asyncio.sleep(seconds)
+    taken = course.applied
+    await course.work_for(seconds)
+    course.expect(course.applied == taken, "an apply was taken without a store")
     for member in cluster.members:
         member.start()
     for member in cluster.members:
@@ -118,6 +122,10 @@ async def lose_all(cluster: EtcdCluster, course: Course, address: str, seconds: 
     course.tell("all_away_seconds", seconds, "s")
     course.tell("all_away_records_changed", sum(settled.get(k) != after[k] for k in after), "count")
     course.expect(settled == after, "records changed while etcd was away")
+    shown = await course.stub.ListWorkloads(pb.ListWorkloadsRequest(), timeout=5)
+    known = {key.id for key in after if key.kind is Kind.WORKLOAD}
+    listed = {view.workload_id for view in shown.workloads}
+    course.expect(listed == known, "what is shown is not what stands in etcd")
 
 
 async def prove(steady: float, one: float, every: float) -> list[str]:
