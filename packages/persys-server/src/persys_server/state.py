@@ -45,8 +45,9 @@ __all__ = [
 ]
 
 _LEASE_INTERVALS = 3
-_ATTEMPT = timedelta(seconds=1.5)
-"""So long one member of etcd is waited for; a hung one must not cost a request three seconds."""
+_ATTEMPT = timedelta(seconds=0.75)
+"""So long one member of etcd is waited for. While a leader hangs several attempts are made in vain,
+one of them at the hung one, and a request is not to take three seconds for it."""
 _log = structlog.stdlib.get_logger("persys_server.state")
 
 
