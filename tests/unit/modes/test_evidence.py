@@ -77,6 +77,12 @@ def test_how_far_a_store_went_back() -> None:
     assert rewound_to(WITNESSED, Found(MARKER, "", 1300, {KEY: 900})) == 1189
 
 
+def test_a_former_life_leaves_no_doubt_once_the_later_one_is_back() -> None:
+    """Its marker tells it as long as it is there; no revision of it may outlast that."""
+    assert rewound_to(SECOND_LIFE, Found(_life(6000), "", 1300)) == 0
+    assert judge_store(SECOND_LIFE, Found(_life(7000), "", 13))[0] is ModeEvent.DATA_WHOLE
+
+
 def test_only_a_store_that_nobody_knows_is_new() -> None:
     """The marker is written on the first start alone, never over a loss (defects A3, A4)."""
     assert is_new_cluster(None, Found(None))

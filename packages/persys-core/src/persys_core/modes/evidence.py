@@ -116,7 +116,10 @@ def _of_the_past(known: Known, found: Found, marker: ClusterMarker) -> str:
 
 def rewound_to(known: Known, found: Found) -> StoreRevision:
     """The highest revision that a store which is judged to be rewound may have gone back to: of
-    what was seen later nothing can be in it but what is proven to be there again."""
+    what was seen later nothing can be in it but what is proven to be there again. 0 for a former
+    life: its marker says so however far it counts, and revisions of two lives say nothing."""
+    if found.marker is not None and found.marker.epoch_base < known.epoch_base:
+        return 0
     missing = (each.revision - 1 for each in _older(known, found))
     return min((found.revision, *missing))
 
