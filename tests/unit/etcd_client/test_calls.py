@@ -27,6 +27,8 @@ from persys_adapters.etcd.client.auth import Tokens
 from persys_adapters.etcd.client.wire import TXN
 from tests.unit.etcd_client.fake_etcd import Context, client_of, fake_etcd, header, silence
 
+pytestmark = pytest.mark.slow
+
 C = grpc.StatusCode
 QUICK = {
     "call_timeout": timedelta(seconds=0.6),

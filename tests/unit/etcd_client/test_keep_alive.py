@@ -24,6 +24,8 @@ from tests.unit.etcd_client.fake_etcd import (
     silence,
 )
 
+pytestmark = pytest.mark.slow
+
 QUICK = {"keep_alive_silence": timedelta(seconds=0.2), "call_timeout": timedelta(seconds=2)}
 
 

@@ -21,6 +21,8 @@ from persys_core.ports.cluster_store import (
 )
 from persys_core.testing.cluster_store_backend import commit_of, expect, put, read
 
+pytestmark = pytest.mark.slow
+
 KEY, FIRST, SECOND = Key.allocation("n1"), Allocation("n1"), Allocation("n1", workload_count=2)
 
 

@@ -37,6 +37,8 @@ from tests.builders import Driver, container
 from tests.corpus import reference_etcd as reference
 from tests.corpus.reference_records import revision
 
+pytestmark = pytest.mark.slow
+
 GUARANTEES = Guarantee.CAS | Guarantee.WATCH | Guarantee.SHARED
 ALL_TYPES = frozenset(WorkloadType)
 TOUCHED = ("apply", "delete", "created", "started", "stopped", "removed", "volume_deleted")

@@ -17,6 +17,8 @@ from persys_server.settings import LogFormat, Settings, load_settings
 from tests.e2e.processes import free_port
 from tests.otlp import grpc_collector, http_collector, silent_collector
 
+pytestmark = pytest.mark.slow
+
 
 def settings(endpoint: str, **others: str) -> Settings:
     return load_settings({"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, **others})
