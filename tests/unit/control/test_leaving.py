@@ -86,6 +86,28 @@ async def test_a_copy_that_does_not_run_is_not_kept_for_its_replacement(
 
 
 @virtual_time()
+async def test_an_old_copy_goes_once_a_replacement_that_waits_to_be_updated_runs(
+    clock: VirtualClock,
+) -> None:
+    """The update came while the replacement was being made, so that it first ran after it began to
+    wait for room (simulator, seed 30156). Until then the old copy stays."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        await _running_on(driver, "n1", w=container())
+        driver.cluster.add_machine(evolve(machine("n2"), create=Latency.of(60)))
+        await driver.wait(seconds=5)
+        await driver.cluster.api().nodes.drain(_drain())
+        await driver.wait(seconds=1)
+        await driver.apply("w", container(cpu=9000))
+        await driver.wait(seconds=50)
+        assert (await driver.status("w"), await driver.node_of("w")) == ("Pending", "n2")
+        assert driver.cluster.machines.model("n1").running(clock.now())
+        await driver.wait(seconds=40)
+        assert _running(driver) == ["w"]
+        assert driver.cluster.machines.model("n2").running(clock.now())
+        assert not driver.cluster.api().view.all(Kind.TOMBSTONE)
+
+
+@virtual_time()
 async def test_an_old_copy_goes_although_its_replacement_waits_to_be_updated(
     clock: VirtualClock,
 ) -> None:

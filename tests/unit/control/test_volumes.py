@@ -669,6 +669,29 @@ async def test_a_new_revision_waits_for_the_volume_that_it_adds(clock: VirtualCl
 
 
 @virtual_time()
+async def test_what_was_given_up_holds_nothing_of_a_revision_that_was_never_sent(
+    clock: VirtualClock,
+) -> None:
+    """Its node was sent an older revision: the volume that the update adds is attached nowhere for
+    it, and remains another one's (simulator, seed 30084)."""
+    async with running_cluster(clock, _node("n1")) as driver:
+        await _running_on_n1(driver, _spec("a"), "holder")
+        await driver.apply("w", _spec("b", image="missing:1"))
+        await driver.wait(minutes=10)
+        assert await driver.status("w") == "Failed"
+        await driver.apply("w", _spec("a", image="missing:2"))
+        await driver.wait(minutes=1)
+        assert await driver.status("w") == "Pending"
+        assert _found(driver, "nfs:a").attached_nodes == ("n1",)
+        held = {
+            each.workload_id
+            for each in driver.cluster.api().view.values(Kind.ATTACHMENT, Attachment)
+            if each.volume_id == "nfs:a"
+        }
+        assert held == {"holder"}
+
+
+@virtual_time()
 async def test_who_writes_alone_bears_no_other_writer(clock: VirtualClock) -> None:
     """Whichever access mode the second workload asks for, it waits for the first."""
     async with running_cluster(clock, _node("n1")) as driver:

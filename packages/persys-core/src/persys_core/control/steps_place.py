@@ -34,13 +34,16 @@ class PlaceSteps:
         """Find a node, or more room on the present one; without it the workload is pending."""
         tx = case.transaction()
         tx, status, explanation = self._term.placing.into(tx, case.workload, case.status)
+        changed = status is not case.status
+        if status.waits_to_grow and case.seen is not None:
+            status = transitions.runs_meanwhile(status, case.seen, case.node_id, case.now)
         tx = tx.put(Key.status(case.workload.id), status, case.stored_status)
         if not await self._term.commit(tx):
             return AGAIN
         if explanation is None:
             return AGAIN
         placed = explanation.verdict is Verdict.PLACED
-        if placed or status is not case.status:
+        if placed or changed:
             self._term.placing.publish(case.workload.id, explanation.node_id, explanation)
         if explanation.next_try_at is not None:
             return self._term.until(explanation.next_try_at, timedelta(0))

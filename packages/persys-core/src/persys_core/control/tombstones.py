@@ -73,7 +73,8 @@ class TombstoneSteps:
         if outlook_of(stored.value, status.value) is not Outlook.RUN:
             return False
         # What waits for room to be updated runs on in an older revision, if it ever ran there.
-        ran = status.value.observed.state is ObservedState.RUNNING
+        observed = status.value.observed
+        ran = observed.state is ObservedState.RUNNING and observed.node_id != grave.node_id
         healthy = status.value.waits_to_grow and ran
         return status.value.status is not WorkloadStatus.RUNNING and not healthy
 

@@ -69,6 +69,7 @@ _DELETE_OF_UNKNOWN = re.compile(r"failed to delete workload .*workload not found
 _ENDED = re.compile(r"\bexited with code|\A\s*dead:")
 _RESTS_AFTER_SUCCESS = (RestartPolicy.NO, RestartPolicy.ON_FAILURE)
 _RESTART_TAKES = timedelta(seconds=10)
+_AGENT_LOOKS_AGAIN = timedelta(seconds=60)  # two of its looks at the runtime
 _STDERR_TAIL = 300
 
 
@@ -181,17 +182,19 @@ def _exited_well(report: AgentReport) -> bool:
 
 
 def _is_being_restarted(report: AgentReport) -> bool:
-    """Whether the agent itself stopped it a moment ago, to start it again (agent defect 5).
+    """Whether the agent itself may have stopped it, to start it again (agent defect 5).
 
-    Agents note such a restart and never clear the note, so how long ago it ended counts as well.
-    Both instants are of the agent's own clock.
+    Agents note such a restart and never clear the note, so how long ago it ended counts as well: a
+    moment ago, the start may be on its way. Long ago, the machine went down in between, since an
+    agent that works starts what has stopped at its next look; nobody knows then whose end it was,
+    and what was called done would never run again. Both instants are of the agent's own clock.
     """
     if report.metadata.get("pending_recovery_action") != "restart":
         return False
     finished_at = _instant(report.metadata.get("container.finished_at", ""))
     if finished_at is None or report.reported_at is None:
         return False
-    return report.reported_at - finished_at < _RESTART_TAKES
+    return not _RESTART_TAKES <= report.reported_at - finished_at <= _AGENT_LOOKS_AGAIN
 
 
 def _instant(text: str) -> datetime | None:

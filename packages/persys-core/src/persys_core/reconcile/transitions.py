@@ -44,6 +44,7 @@ __all__ = [
     "noted",
     "resized",
     "retried",
+    "runs_meanwhile",
     "settled",
     "spec_changed",
     "unassigned",
@@ -166,6 +167,21 @@ def resized(status: StatusRecord, now: datetime) -> StatusRecord:
     if not status.waits_to_grow:
         return status
     return evolve(status, status=WorkloadStatus.UPDATING, reason=None, updated_at=now)
+
+
+def runs_meanwhile(
+    status: StatusRecord, seen: Seen, node_id: NodeId, now: datetime
+) -> StatusRecord:
+    """An older revision came to run while the present one waits for room: whoever keeps another
+    copy for its sake has to know. Written once, not at every look."""
+    sighting, known = seen.sighting, status.observed
+    if sighting.state is not ObservedState.RUNNING:
+        return status
+    if (known.state, known.node_id) == (sighting.state, node_id):
+        return status
+    message = capped(sighting.message)
+    observed = Observed(sighting.state, sighting.revision_id, node_id, seen.at, message)
+    return evolve(status, observed=observed, updated_at=now)
 
 
 def awaiting(

@@ -47,12 +47,16 @@ class Feasibility:
         marker = self.mirror.get(Key.marker())
         listed = marker.create_revision if marker else -1
         request = PlacementRequest.of(workload)
-        if any(self._is_taken(workload, id_) for id_ in wanted_volumes(workload.spec)):
+        if self.lacks_a_volume(workload):
             return
         for node in self.mirror.values(Kind.NODE, Node):
             open_here = pinned in ("", node.id) and node.listed_under == listed
             if open_here and self._fits(request, node) and self._suits(workload, node):
                 yield node.id
+
+    def lacks_a_volume(self, workload: Workload) -> bool:
+        """Whether one of its volumes is not to be had now, so that it runs nowhere."""
+        return any(self._is_taken(workload, id_) for id_ in wanted_volumes(workload.spec))
 
     def _is_taken(self, workload: Workload, id_: VolumeId) -> bool:
         """Whether a volume is another workload's to write to, or an agent is removing it."""

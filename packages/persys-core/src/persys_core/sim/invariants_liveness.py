@@ -198,6 +198,8 @@ def _not_running(
     if _waits_for_an_old_copy(scene, workload, assignment):
         return ""
     if scene.running.get(assignment.node_id, {}).get(workload.id) != workload.revision_id:
+        if feasible.lacks_a_volume(workload):
+            return ""
         return "" if _is_between_runs(workload, status) else f"it does not run: {status.status}"
     if status.status is not WorkloadStatus.RUNNING or status.intent is not None:
         return f"it runs and its status is {status.status}"

@@ -14,7 +14,7 @@ from persys_core.model.cluster import ClusterMarker
 from persys_core.model.drift import DriftRecord, DriftType, OrphanPolicy
 from persys_core.model.ids import NodeId, WorkloadId
 from persys_core.model.resources import Resources
-from persys_core.model.states import DesiredState
+from persys_core.model.states import DesiredState, WorkloadStatus
 from persys_core.model.workload import Assignment, StatusRecord, Tombstone, Workload
 from persys_core.ports.cluster_store import Key, Kind
 from persys_core.sim.invariants import Finding, Rule, Scene
@@ -99,6 +99,11 @@ def _is_superfluous(scene: Scene, at: datetime, node_id: NodeId, workload_id: Wo
     return not data_is_here and _is_sound(scene, at, workload, status, assignment)
 
 
+def _waits_for_a_node(status: StatusRecord, assignment: Assignment) -> bool:
+    """It was given up, is wished anew, and has found no node yet: nothing of it is sound."""
+    return assignment.released and status.status is WorkloadStatus.PENDING
+
+
 def _is_sound(
     scene: Scene, at: datetime, workload: Workload, status: StatusRecord, assignment: Assignment
 ) -> bool:
@@ -107,7 +112,7 @@ def _is_sound(
     if silent_since is not None and at - silent_since > _HEARD_OF_LATER:
         return False
     if assignment.released or workload.desired_state is DesiredState.STOPPED:
-        return not status.retry.exhausted
+        return not status.retry.exhausted and not _waits_for_a_node(status, assignment)
     running = scene.running.get(assignment.node_id, {}).get(workload.id)
     if running == workload.revision_id or is_restless(workload):
         return True

@@ -8,7 +8,7 @@ Pure.
 ================================================ ==========================================
 the workload                                     its attachments
 ================================================ ==========================================
-assigned, and sent to the node                   Attaching there, for each volume of its spec
+this revision was sent to its node               Attaching there, for each volume of its spec
 runs there, of the present revision              Attached; those of dropped volumes end
 failed there for want of storage                 Error, with the agent's words
 is being deleted there                           Detaching; once the agent is told, with its
@@ -152,10 +152,14 @@ class _Here:
         return _in_phase(hold, phase, self.now, error)
 
     def _was_sent(self) -> bool:
+        """Whether this node was sent the present revision: another one has other volumes."""
         if self._runs():
             return True
-        sent_at = self.status.reapply.last_apply_at if self.status else None
-        return sent_at is not None and sent_at >= self.placed.created_at
+        sent = self.status.reapply if self.status else None
+        if sent is None or sent.last_apply_at is None:
+            return False
+        mine = sent.last_apply_revision == self.workload.revision_id
+        return mine and sent.last_apply_at >= self.placed.created_at
 
     def _runs(self) -> bool:
         seen = self.status.observed if self.status else None
