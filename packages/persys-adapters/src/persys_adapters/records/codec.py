@@ -52,6 +52,7 @@ from persys_core.model.cluster import ClusterMarker, LeaderRecord, LedgerState
 from persys_core.model.drift import DriftRecord
 from persys_core.model.errors import PersysError
 from persys_core.model.node import Node
+from persys_core.model.replica import Evictions, ReplicaRecord, ShardAcknowledgement, ShardMap
 from persys_core.model.workload import Allocation, Assignment, StatusRecord, Tombstone, Workload
 from persys_core.ports.cluster_store import Key, Kind, Record
 
@@ -133,6 +134,10 @@ _FORMS: Mapping[Kind, _Form] = {
     Kind.MARKER: _plain(ClusterMarker),
     Kind.LEDGER: _plain(LedgerState),
     Kind.LEADER: _plain(LeaderRecord, "election"),
+    Kind.REPLICA: _plain(ReplicaRecord, "instanceId"),
+    Kind.SHARD_MAP: _plain(ShardMap),
+    Kind.SHARD_ACK: _plain(ShardAcknowledgement, "instanceId"),
+    Kind.EVICTIONS: _plain(Evictions),
 }
 
 

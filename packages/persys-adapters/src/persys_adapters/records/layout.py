@@ -32,8 +32,15 @@ _FOLDERS: Mapping[Kind, str] = {
     Kind.ALLOCATION: "/persys/allocations/",
     Kind.TOMBSTONE: "/persys/tombstones/",
     Kind.LEADER: "/persys/scheduler/leader/",
+    Kind.REPLICA: "/persys/replicas/",
+    Kind.SHARD_ACK: "/persys/shards/acks/",
 }
-_SINGLES: Mapping[Kind, str] = {Kind.MARKER: "/persys/cluster", Kind.LEDGER: "/persys/ledger"}
+_SINGLES: Mapping[Kind, str] = {
+    Kind.MARKER: "/persys/cluster",
+    Kind.LEDGER: "/persys/ledger",
+    Kind.SHARD_MAP: "/persys/shards/map",
+    Kind.EVICTIONS: "/persys/evictions",
+}
 _SINGLE_AT: Mapping[str, Kind] = {path: kind for kind, path in _SINGLES.items()}
 LEGACY_PREFIX = "/workloads/"
 """Old objects of the reference, each with the spec and the status of a workload (``legacy``)."""

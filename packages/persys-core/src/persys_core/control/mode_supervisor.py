@@ -37,6 +37,7 @@ from persys_core.modes.origin import is_empty, is_of_ours, state_of
 from persys_core.ports.clock import Clock
 from persys_core.ports.cluster_memory import ClusterMemory
 from persys_core.ports.cluster_store import (
+    COORDINATION,
     ClusterStore,
     Commit,
     Committed,
@@ -295,10 +296,10 @@ class ModeSupervisor:
 
     def _witnesses(self) -> tuple[Witness, ...]:
         """The newest records of the view, and the newest of those that last: an older store lacks
-        the former, and has the latter as they were. Leaders come and go."""
+        the former, and has the latter as they were. Replicas come and go."""
         if self._witnessed[0] != self._view.revision:
             lasting = self._newest((Kind.NODE, Kind.ALLOCATION))
-            newest = self._newest(kind for kind in Kind if kind is not Kind.LEADER)
+            newest = self._newest(kind for kind in Kind if kind not in COORDINATION)
             self._witnessed = (self._view.revision, tuple(dict.fromkeys((*lasting, *newest))))
         return self._witnessed[1]
 

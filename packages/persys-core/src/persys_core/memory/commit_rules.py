@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from persys_core.model.cluster import ClusterMarker, LeaderRecord, LedgerState
 from persys_core.model.drift import DriftRecord
 from persys_core.model.node import Node
+from persys_core.model.replica import Evictions, ReplicaRecord, ShardAcknowledgement, ShardMap
 from persys_core.model.volume import Attachment, Volume
 from persys_core.model.workload import Allocation, Assignment, StatusRecord, Tombstone, Workload
 from persys_core.ports.cluster_store import (
@@ -41,6 +42,10 @@ RECORD_CLASSES: Mapping[Kind, type[Record]] = {
     Kind.MARKER: ClusterMarker,
     Kind.LEDGER: LedgerState,
     Kind.LEADER: LeaderRecord,
+    Kind.REPLICA: ReplicaRecord,
+    Kind.SHARD_MAP: ShardMap,
+    Kind.SHARD_ACK: ShardAcknowledgement,
+    Kind.EVICTIONS: Evictions,
 }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from persys_core.model.cluster import MarkerState
 from persys_core.model.node import Node
 from persys_core.model.workload import Workload
-from persys_core.ports.cluster_store import Kind, Record, Snapshot
+from persys_core.ports.cluster_store import COORDINATION, Kind, Record, Snapshot
 
 __all__ = ["is_empty", "is_of_ours", "state_of"]
 
@@ -27,8 +27,8 @@ def is_of_ours(snapshot: Snapshot) -> bool:
 
 
 def is_empty(snapshot: Snapshot) -> bool:
-    """Whether nothing stands in it, readable or not, but who leads."""
-    known = any(key.kind is not Kind.LEADER for key in snapshot.records)
+    """Whether nothing stands in it, readable or not, but what replicas tell each other."""
+    known = any(key.kind not in COORDINATION for key in snapshot.records)
     return not known and not snapshot.quarantined
 
 

@@ -26,10 +26,18 @@ from persys_core.model.drift import DriftRecord, DriftType
 from persys_core.model.errors import PersysError
 from persys_core.model.ids import NodeId, StoreRevision, WorkloadId
 from persys_core.model.node import Node
+from persys_core.model.replica import (
+    Evictions,
+    InstanceId,
+    ReplicaRecord,
+    ShardAcknowledgement,
+    ShardMap,
+)
 from persys_core.model.volume import Attachment, Volume, VolumeId
 from persys_core.model.workload import Allocation, Assignment, StatusRecord, Tombstone, Workload
 
 __all__ = [
+    "COORDINATION",
     "MAX_COMMIT_OPERATIONS",
     "AmbiguousCommitError",
     "Change",
@@ -100,6 +108,16 @@ class Kind(StrEnum):
     MARKER = "marker"
     LEDGER = "ledger"
     LEADER = "leader"
+    REPLICA = "replica"
+    SHARD_MAP = "shard-map"
+    SHARD_ACK = "shard-ack"
+    EVICTIONS = "evictions"
+
+
+COORDINATION = frozenset(
+    {Kind.LEADER, Kind.REPLICA, Kind.SHARD_MAP, Kind.SHARD_ACK, Kind.EVICTIONS}
+)
+"""What replicas tell each other: it says nothing of the cluster's nodes and work."""
 
 
 Record: TypeAlias = (
@@ -115,12 +133,19 @@ Record: TypeAlias = (
     | ClusterMarker
     | LedgerState
     | LeaderRecord
+    | ReplicaRecord
+    | ShardMap
+    | ShardAcknowledgement
+    | Evictions
 )
 
 
 @frozen
 class Key:
-    """Where a record stands. ``id`` is the node's or workload's id; singletons use ``""``."""
+    """Where a record stands. ``id`` is the node's or workload's id; singletons use ``""``.
+
+    Size: one constructor for each kind.
+    """
 
     kind: Kind
     id: str = ""
@@ -182,6 +207,22 @@ class Key:
     @classmethod
     def leader(cls, election: str) -> Key:
         return cls(Kind.LEADER, election)
+
+    @classmethod
+    def replica(cls, instance_id: InstanceId) -> Key:
+        return cls(Kind.REPLICA, instance_id)
+
+    @classmethod
+    def shard_map(cls) -> Key:
+        return cls(Kind.SHARD_MAP)
+
+    @classmethod
+    def shard_ack(cls, instance_id: InstanceId) -> Key:
+        return cls(Kind.SHARD_ACK, instance_id)
+
+    @classmethod
+    def evictions(cls) -> Key:
+        return cls(Kind.EVICTIONS)
 
 
 RecordT_co = TypeVar("RecordT_co", bound=Record, covariant=True)

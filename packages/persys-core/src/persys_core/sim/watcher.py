@@ -25,7 +25,7 @@ from persys_core.ports.agents import (
     StatusOutcome,
     Unreachable,
 )
-from persys_core.ports.cluster_store import Commit, Delete, Kind
+from persys_core.ports.cluster_store import COORDINATION, Commit, Delete, Kind
 from persys_core.ports.observer import Metric
 from persys_core.sim.agent_journal import Happening, JournalEntry
 from persys_core.sim.cluster import SimulatedCluster
@@ -230,7 +230,7 @@ class Watcher:
         """A store without our data is nobody's to write to; only the election goes on there."""
         for write in commit.writes:
             self._history.add("nowhere", (write.key.id,), f"r{revision} {write.key}")
-            if write.key.kind is not Kind.LEADER:
+            if write.key.kind not in COORDINATION:
                 text = f"{write.key} was written to a store that had lost its data"
                 self.report([Finding(Rule.NO_STRAY_STOP, text, (write.key.id,))])
 

@@ -20,6 +20,12 @@ from hypothesis import strategies as st
 from persys_core.model.cluster import ClusterMarker, LeaderRecord, LedgerState
 from persys_core.model.drift import DriftRecord
 from persys_core.model.node import Node
+from persys_core.model.replica import (
+    Evictions,
+    ReplicaRecord,
+    ShardAcknowledgement,
+    ShardMap,
+)
 from persys_core.model.resources import CPU, DISK, MEMORY, Resources, pool_dimension
 from persys_core.model.spec import ComposeSpec, ContainerSpec, SpecBody, VmSpec, WorkloadSpec
 from persys_core.model.states import WorkloadType
@@ -145,6 +151,26 @@ def leaders() -> st.SearchStrategy[LeaderRecord]:
     return _built(LeaderRecord, election=ids(), instance_id=ids())
 
 
+def replicas() -> st.SearchStrategy[ReplicaRecord]:
+    """Replicas in any mode."""
+    return _built(ReplicaRecord, instance_id=ids())
+
+
+def shard_maps() -> st.SearchStrategy[ShardMap]:
+    """Maps with and without a past."""
+    return _built(ShardMap)
+
+
+def shard_acks() -> st.SearchStrategy[ShardAcknowledgement]:
+    """Acknowledgements of any version."""
+    return _built(ShardAcknowledgement, instance_id=ids())
+
+
+def evictions() -> st.SearchStrategy[Evictions]:
+    """Which lost nodes may be left."""
+    return _built(Evictions)
+
+
 def entries() -> st.SearchStrategy[Entry]:
     """A record of any kind together with the key that it belongs to."""
     return st.one_of(
@@ -164,6 +190,10 @@ def entries() -> st.SearchStrategy[Entry]:
         markers().map(lambda marker: (Key.marker(), marker)),
         ledgers().map(lambda ledger: (Key.ledger(), ledger)),
         leaders().map(lambda leader: (Key.leader(leader.election), leader)),
+        replicas().map(lambda each: (Key.replica(each.instance_id), each)),
+        shard_maps().map(lambda each: (Key.shard_map(), each)),
+        shard_acks().map(lambda each: (Key.shard_ack(each.instance_id), each)),
+        evictions().map(lambda each: (Key.evictions(), each)),
     )
 
 
