@@ -78,9 +78,8 @@ class Case:
     def intent(self, action: IntentAction, term: Term) -> Intent:
         """The announcement of a call about this workload, made now."""
         deadline = self.now + term.config.agent_rpc_timeout
-        return Intent(
-            action, self.node_id, self.workload.revision_id, term.epoch, self.now, deadline
-        )
+        epoch = term.epoch(self.node_id)
+        return Intent(action, self.node_id, self.workload.revision_id, epoch, self.now, deadline)
 
     def transaction(self, status: StatusRecord | None = None) -> Transaction:
         """A transaction that loses if the wish or the assignment changed meanwhile, and that
@@ -115,7 +114,7 @@ def load_case(term: Term, workload_id: WorkloadId) -> Case | None:
         Circumstances(
             node=condition,
             pinned=_is_pinned(term, workload, status, assignment),
-            epoch=term.epoch,
+            epoch=term.epoch(assignment.value.node_id if assignment else ""),
             apply_timeout=term.config.apply_timeout(workload.spec.type),
             timing=term.config.timing,
             now=now,

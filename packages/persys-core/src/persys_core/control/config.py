@@ -9,6 +9,7 @@ from attrs import field, frozen
 
 from persys_core.memory.cluster_memory import MemoryClusterMemory
 from persys_core.model.drift import OrphanPolicy
+from persys_core.model.replica import HaMode
 from persys_core.model.states import WorkloadType
 from persys_core.nodes.liveness import LivenessPolicy
 from persys_core.ports.agents import Agents
@@ -24,7 +25,22 @@ from persys_core.reconcile.reapply import ReapplyPolicy
 from persys_core.reconcile.situation import Timing
 from persys_core.retry.policy import RetryPolicy
 
-__all__ = ["SchedulerConfig", "SchedulerPorts"]
+__all__ = ["HaConfig", "SchedulerConfig", "SchedulerPorts"]
+
+
+@frozen
+class HaConfig:
+    """How this replica shares the work with others.
+
+    ``shard_count`` and ``shard_index`` are of active-active mode. ``version`` and ``address`` are
+    told to others: the software's version, and where clients reach its API (``host:port``).
+    """
+
+    mode: HaMode = HaMode.FAILOVER
+    shard_count: int = 1
+    shard_index: int = 0
+    version: str = ""
+    address: str = ""
 
 
 @frozen
@@ -47,6 +63,7 @@ class SchedulerConfig:
     api_timeout: timedelta = timedelta(seconds=10)
     drain_after_degraded: timedelta = timedelta(seconds=60)
     commit_attempts: int = 32
+    ha: HaConfig = HaConfig()
     compact_interval: timedelta = timedelta(minutes=5)
     """How much of the store's history is kept for watchers, about; zero leaves it alone."""
 

@@ -61,7 +61,8 @@ class DriftDetector:
             return
         records = self._records()
         nodes = self._term.view.all(Kind.NODE)
-        reachable = [node_id for node_id in sorted(nodes) if self._is_reachable(node_id)]
+        owns = self._term.ownership.owns
+        reachable = [each for each in sorted(nodes) if owns(each) and self._is_reachable(each)]
         try:
             await self._resolve_lost(records, nodes)
         except (LeadershipLostError, StoreUnavailableError, FrozenError):
@@ -85,6 +86,8 @@ class DriftDetector:
     ) -> None:
         """A node that left the cluster has no drift."""
         for node_id in sorted(records.keys() - nodes.keys()):
+            if not self._term.ownership.owns(node_id):
+                continue
             self._notes.forget(node_id)
             await self._remove(records[node_id])
 
@@ -92,11 +95,14 @@ class DriftDetector:
         try:
             async with self._slots:
                 look = await self._fresh_look(node_id)
-                if look is not None and self._term.may_act():
+                if look is not None and self._may_settle(node_id):
                     await self._settle(node_id, look, records)
         except (LeadershipLostError, StoreUnavailableError, FrozenError):
             # The next pass, or the next leader, looks again.
             return
+
+    def _may_settle(self, node_id: NodeId) -> bool:
+        return self._term.may_act() and self._term.ownership.owns(node_id)
 
     # Listing
 

@@ -1,33 +1,39 @@
-"""LeadingLoops: what runs only while this replica leads, and ends with its leadership."""
+"""LeadingLoops: what runs only while this replica acts, and ends with its leadership.
+
+What belongs to no node is done by the owner of the id ``""``: the backlog, the ledger's take-over,
+the volumes' records, compaction, and the pace at which work leaves lost nodes.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from persys_core.control.agent_calls import AgentCalls
 from persys_core.control.committer import LeadershipLostError
 from persys_core.control.compaction import Compaction
 from persys_core.control.drift_detector import DriftDetector
+from persys_core.control.hand_over import PATIENCE, HandOver
 from persys_core.control.ledger_audit import LedgerAudit
 from persys_core.control.loops import PeriodicLoop
 from persys_core.control.node_pass import NodePass
+from persys_core.control.nudges import Nudges
+from persys_core.control.ownership import Ownership, WholeCluster
 from persys_core.control.reconciler import Reconciler
 from persys_core.control.take_over import TakeOver
 from persys_core.control.term import Term
 from persys_core.control.volume_audit import VolumeAudit
 from persys_core.control.work import Work, tombstone_work, workload_work
 from persys_core.control.workqueue import WorkQueue
-from persys_core.model.drift import DriftRecord
 from persys_core.model.errors import FrozenError
-from persys_core.model.ids import NodeId
-from persys_core.model.node import Fence, Node, OperatorIntent
+from persys_core.model.ids import NodeId, WorkloadId
+from persys_core.model.replica import Evictions
 from persys_core.model.states import WorkloadStatus
-from persys_core.model.volume import Volume
-from persys_core.model.workload import Tombstone, Workload
+from persys_core.model.workload import Tombstone
+from persys_core.placement.ledger import Transaction
 from persys_core.ports.cluster_store import (
     Key,
     Kind,
@@ -36,6 +42,7 @@ from persys_core.ports.cluster_store import (
     Versioned,
 )
 from persys_core.ports.membership import Leadership
+from persys_core.shards.hashing import UNASSIGNED
 
 if TYPE_CHECKING:
     from persys_core.control.scheduler import Scheduler
@@ -43,6 +50,8 @@ if TYPE_CHECKING:
 __all__ = ["LeadingLoops"]
 
 AUDIT_INTERVAL = timedelta(seconds=60)
+EVICTIONS_INTERVAL = timedelta(seconds=1)
+_Body = Callable[[], Coroutine[Any, Any, None]]
 COALESCE = timedelta(milliseconds=50)
 _AT_REST = (
     WorkloadStatus.RUNNING,
@@ -59,17 +68,22 @@ class LeadingLoops:
         self,
         scheduler: Scheduler,
         leadership: Leadership,
+        ownership: Ownership,
         on_bug: Callable[[object, Exception], None],
     ) -> None:
         self._scheduler = scheduler
         self._view = scheduler.view
         self._leadership = leadership
+        self._owns = ownership.owns
+        self._shares_work = not isinstance(ownership, WholeCluster)
+        self._looking_at: dict[Work, set[NodeId]] = {}
+        """Per look that is under way: the nodes that it was about."""
         self._clock = scheduler.ports.clock
         self._fenced_off = asyncio.Event()
-        self._term = self._make_term(scheduler, leadership)
+        self._term = self._make_term(scheduler, leadership, ownership)
         self._reconciler = Reconciler(self._term)
         self._queue: WorkQueue[Work] = WorkQueue(
-            self._reconciler.handle,
+            self._handle,
             scheduler.ports.clock,
             workers=scheduler.config.reconcile_concurrency,
             on_bug=on_bug,
@@ -82,15 +96,21 @@ class LeadingLoops:
             self._term, scheduler.drift_notes, self._pass.look_at, self.nudge
         )
         self._ended = False
+        self._nudges = Nudges(
+            scheduler.view, self.nudge, self.node_changed, self.capacity_changed, self.audit_soon
+        )
         self.loops = self._make_loops(on_bug)
         scheduler.view.listen(self._on_change)
 
-    def _make_term(self, scheduler: Scheduler, leadership: Leadership) -> Term:
+    def _make_term(
+        self, scheduler: Scheduler, leadership: Leadership, ownership: Ownership
+    ) -> Term:
         calls = AgentCalls(
             scheduler.ports, scheduler.config, scheduler.committer, leadership, scheduler.reach
         )
         return Term(
             leadership=leadership,
+            ownership=ownership,
             view=scheduler.view,
             committer=scheduler.committer,
             placing=scheduler.placing,
@@ -103,7 +123,8 @@ class LeadingLoops:
             config=scheduler.config,
             requeue=self._requeue,
             may_act=lambda: scheduler.modes.may_act and not self._take_over.is_due,
-            may_move=scheduler.monitor.may_move,
+            may_move=self._may_move,
+            takes_up=self._takes_up,
             looking_at=scheduler.monitor.releases.looking_at,
             step_down=self._fenced_off.set,
         )
@@ -118,7 +139,9 @@ class LeadingLoops:
         }
         if config.compact_interval:
             compaction = Compaction(self._scheduler.ports.store, self._view)
-            bodies["compaction"] = (config.compact_interval, compaction.run)
+            bodies["compaction"] = (config.compact_interval, self._once_for_all(compaction.run))
+        if self._shares_work:
+            bodies["evictions"] = (EVICTIONS_INTERVAL, self._once_for_all(self._share_evictions))
         return {
             name: PeriodicLoop(
                 name,
@@ -132,17 +155,20 @@ class LeadingLoops:
             for name, (interval, body) in bodies.items()
         }
 
-    async def run(self) -> None:
-        """Work until the leadership is lost or this is cancelled; then nothing goes on."""
+    async def run(self, hand_over: HandOver | None = None) -> None:
+        """Work until the leadership is lost or this is cancelled; then nothing goes on.
+
+        ``hand_over`` says in elastic mode which nodes are taken up and let go; it runs beside.
+        """
         lost = asyncio.create_task(self._scheduler.ports.membership.lost(self._leadership))
         fenced_off = asyncio.create_task(self._fenced_off.wait())
-        tasks = [asyncio.create_task(self._take_over.run())]
+        tasks = [asyncio.create_task(self._begin())]
         try:
             await asyncio.wait((lost, fenced_off, *tasks), return_when=asyncio.FIRST_COMPLETED)
             if tasks[0].done():
                 tasks[0].result()
                 self._add_unsettled()
-                tasks = [asyncio.create_task(body) for body in self._bodies()]
+                tasks = [asyncio.create_task(body) for body in self._bodies(hand_over)]
                 await asyncio.wait((lost, fenced_off, *tasks), return_when=asyncio.FIRST_COMPLETED)
         except LeadershipLostError:
             return
@@ -153,8 +179,15 @@ class LeadingLoops:
                 task.cancel()
             await asyncio.gather(lost, fenced_off, *tasks, return_exceptions=True)
 
-    def _bodies(self) -> list[Coroutine[Any, Any, None]]:
-        return [self._queue.run(), *(loop.run() for loop in self.loops.values())]
+    async def _begin(self) -> None:
+        """Over another scheduler's records the ledger comes first. Who is to build it is not known
+        yet in elastic mode: then it is done once that is taken up, and nobody acts before."""
+        if self._owns(UNASSIGNED):
+            await self._take_over.run()
+
+    def _bodies(self, hand_over: HandOver | None) -> list[Coroutine[Any, Any, None]]:
+        bodies = [self._queue.run(), *(loop.run() for loop in self.loops.values())]
+        return [*bodies, hand_over.run()] if hand_over else bodies
 
     async def finish(self, patience: timedelta) -> None:
         """Let the looks that are under way come to their end, and begin no other.
@@ -166,6 +199,67 @@ class LeadingLoops:
         with suppress(TimeoutError):
             async with asyncio.timeout(patience.total_seconds()):
                 await self._queue.stop(drain=False)
+
+    # Ownership
+
+    async def _handle(self, work: Work) -> None:
+        try:
+            await self._reconciler.handle(work)
+        finally:
+            self._looking_at.pop(work, None)
+
+    def _takes_up(self, work: Work) -> bool:
+        node_id = work.node_id or self._node_of(work.workload_id)
+        if not self._owns(node_id):
+            return False
+        self._looking_at.setdefault(work, set()).add(node_id)
+        return True
+
+    def _node_of(self, workload_id: WorkloadId) -> NodeId:
+        assignment = self._view.assignment(workload_id)
+        return assignment.value.node_id if assignment else UNASSIGNED
+
+    async def let_end(self, nodes: frozenset[NodeId]) -> None:
+        """Nothing is under way for these nodes afterwards; what takes too long is cut off."""
+        await self._queue.let_end(
+            lambda work: not nodes.isdisjoint(self._looking_at.get(work, ())), PATIENCE
+        )
+
+    def nodes_taken(self, nodes: frozenset[NodeId]) -> None:
+        """These nodes are this replica's since just now: everything on them is looked at."""
+        for node_id in sorted(nodes - {UNASSIGNED}):
+            self.node_changed(node_id)
+        self.loops["reconcile"].nudge()
+        if UNASSIGNED in nodes:
+            self.capacity_changed()
+            self.audit_soon()
+
+    def _once_for_all(self, body: _Body) -> _Body:
+        """What one replica does for the whole cluster."""
+
+        async def run() -> None:
+            if self._owns(UNASSIGNED):
+                await body()
+
+        return run
+
+    def _may_move(self, node_id: NodeId) -> bool:
+        if not self._shares_work:
+            return self._scheduler.monitor.may_move(node_id)
+        stored = self._view.get(Key.evictions())
+        released = stored.value if stored else None
+        return isinstance(released, Evictions) and node_id in released.may_move
+
+    async def _share_evictions(self) -> None:
+        """One replica sets the pace at which the work of lost nodes may move, for all of them."""
+        if not self._term.may_act():
+            return
+        key, wanted = Key.evictions(), Evictions(self._scheduler.monitor.released)
+        stored = self._view.get(key)
+        if stored is None and not wanted.may_move:
+            return
+        with suppress(StoreUnavailableError, FrozenError):
+            await self._term.commit(Transaction().put(key, wanted, stored))
 
     # Nudges
 
@@ -203,60 +297,8 @@ class LeadingLoops:
     def _on_change(
         self, key: Key, before: Versioned[Record] | None, after: Versioned[Record] | None
     ) -> None:
-        if self._ended:
-            return
-        match key.kind:
-            case Kind.WORKLOAD if _is_imported(before) and not _is_imported(after):
-                # Its volumes are known from now on: who had to wait for that goes on.
-                self.capacity_changed()
-                self.nudge(workload_work(key.id))
-            case Kind.WORKLOAD | Kind.STATUS | Kind.ASSIGNMENT:
-                self.nudge(workload_work(key.id))
-                for node_id in sorted(self._view.graves_of(key.id)):
-                    self.nudge(tombstone_work(node_id, key.id))
-            case Kind.TOMBSTONE:
-                self._nudge_tombstone(before, after)
-            case Kind.VOLUME if _released(before) != _released(after):
-                self._nudge_users(before, after)
-            case Kind.DRIFT if after is None:
-                self._nudge_waiting(before)
-            case Kind.LEDGER if after is None:
-                self.audit_soon()
-            case Kind.NODE if _word_on(before) != _word_on(after):
-                self.node_changed(key.id)
-            case _:
-                pass
-
-    def _nudge_waiting(self, before: Versioned[Record] | None) -> None:
-        """A copy that ran unrecorded is gone: the workload that waited for that goes on."""
-        if before is not None and isinstance(before.value, DriftRecord):
-            self.nudge(workload_work(before.value.workload_id))
-
-    def _nudge_users(
-        self, before: Versioned[Record] | None, after: Versioned[Record] | None
-    ) -> None:
-        """An operator answers for a volume's holder: who waits for that goes on."""
-        for stored in (before, after):
-            if stored is not None and isinstance(stored.value, Volume):
-                for workload_id in stored.value.workload_refs:
-                    self.nudge(workload_work(workload_id))
-
-    def _nudge_tombstone(
-        self, before: Versioned[Record] | None, after: Versioned[Record] | None
-    ) -> None:
-        """A new one is seen through; the end of one lets its workload, or the next one, go on."""
-        if after is not None and isinstance(after.value, Tombstone):
-            self.nudge(tombstone_work(after.value.node_id, after.value.workload_id))
-        elif before is not None and isinstance(before.value, Tombstone):
-            self.nudge(workload_work(before.value.workload_id))
-            self._nudge_leaving(before.value.node_id)
-
-    def _nudge_leaving(self, node_id: NodeId) -> None:
-        """Everything that must leave this node, if it is one that is to be left."""
-        node = self._view.node(node_id)
-        if node is not None and (node.value.intent.draining or node.value.intent.taints):
-            for workload_id in sorted(self._view.assigned_to(node_id)):
-                self.nudge(workload_work(workload_id))
+        if not self._ended:
+            self._nudges.on_change(key, before, after)
 
     # Sweeps
 
@@ -266,13 +308,13 @@ class LeadingLoops:
         for workload_id in self._scheduler.pending.in_turn():
             self.nudge(workload_work(workload_id))
         for node_id in sorted(self._view.all(Kind.NODE)):
-            self._nudge_leaving(node_id)
+            self._nudges.nudge_leaving(node_id)
 
     async def _audit_and_sweep(self) -> None:
         """The backstop: the ledger, the volumes, and everything that is not at rest."""
         with suppress(StoreUnavailableError, FrozenError, LeadershipLostError):
             # What could not be compared now the next pass, or the next leader, compares.
-            await self._take_over.run()
+            await self._begin()
             await self._audit.run()
             await self._volume_audit.run()
         self._add_unsettled()
@@ -288,20 +330,3 @@ class LeadingLoops:
                 self.nudge(workload_work(workload_id))
         for grave in self._view.values(Kind.TOMBSTONE, Tombstone):
             self.nudge(tombstone_work(grave.node_id, grave.workload_id))
-
-
-def _is_imported(stored: Versioned[Record] | None) -> bool:
-    record = stored.value if stored else None
-    return isinstance(record, Workload) and record.imported is not None
-
-
-def _released(stored: Versioned[Record] | None) -> datetime | None:
-    claim = stored.value.claim if stored and isinstance(stored.value, Volume) else None
-    return claim.released_at if claim else None
-
-
-def _word_on(stored: Versioned[Record] | None) -> tuple[OperatorIntent, Fence | None] | None:
-    """What operators say of a node; ``None`` where there is no such node."""
-    if stored is None or not isinstance(stored.value, Node):
-        return None
-    return stored.value.intent, stored.value.fence

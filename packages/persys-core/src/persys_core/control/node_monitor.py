@@ -28,6 +28,7 @@ from persys_core.ports.agents import Agents
 from persys_core.ports.clock import Clock
 from persys_core.ports.cluster_store import Kind
 from persys_core.ports.liveness import Liveness
+from persys_core.shards.hashing import UNASSIGNED
 
 __all__ = ["NodeMonitor"]
 
@@ -52,6 +53,8 @@ class NodeMonitor:
     _may_move: frozenset[NodeId] = field(default=frozenset(), init=False)
     releases: Releases = field(factory=Releases, init=False)
     """Whether the work of the nodes that were released has been seen to."""
+    owns: Callable[[NodeId], bool] = field(default=lambda _: True, init=False)
+    """Which nodes this replica acts for while it does."""
     on_condition: Callable[[NodeId], None] | None = field(default=None, init=False)
     """Set while this replica leads: has everything on the node looked at."""
 
@@ -69,6 +72,11 @@ class NodeMonitor:
     def may_move(self, node_id: NodeId) -> bool:
         """Whether work may leave this lost node now."""
         return node_id in self._may_move
+
+    @property
+    def released(self) -> tuple[NodeId, ...]:
+        """The lost nodes that work may leave now, sorted."""
+        return tuple(sorted(self._may_move))
 
     def heard(self, node_id: NodeId) -> None:
         """The node gave a sign of life: what that changes is not left to the next tick."""
@@ -90,7 +98,7 @@ class NodeMonitor:
         draining = {
             node.id: node.intent.drain
             for node in self._view.values(Kind.NODE, Node)
-            if node.intent.drain is not None
+            if node.intent.drain is not None and self.owns(node.id)
         }
         self._told = {told for told in self._told if told[0] in draining}
         for node_id, order in draining.items():
@@ -131,7 +139,7 @@ class NodeMonitor:
         ready = condition is NodeCondition.READY
         self._feed.set_alive(node_id, alive=ready and uncallable is None)
         self._conditions[node_id] = condition
-        if before is condition or self.on_condition is None:
+        if before is condition or self.on_condition is None or not self.owns(node_id):
             return
         if before is not None:
             self._tell(node_id, condition)
@@ -174,10 +182,11 @@ class NodeMonitor:
         self._evictions = plan.state
         if self.on_condition is None:
             return
-        if plan.mass_loss_began:
+        if plan.mass_loss_began and self.owns(UNASSIGNED):
             self._events.publish(EventType.MASS_NODE_LOSS, reason=self._mass_loss())
         for node_id in sorted(plan.may_move - before):
-            self.releases.begin(node_id, self._view.assigned_to(node_id))
+            if self.owns(node_id):
+                self.releases.begin(node_id, self._view.assigned_to(node_id))
             self.on_condition(node_id)
 
     def _mass_loss(self) -> str:

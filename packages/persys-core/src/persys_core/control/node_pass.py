@@ -55,6 +55,8 @@ class NodePass:
         self._term.ports.observer.increment(Metric.RECONCILE_CYCLES, {"result": "success"})
 
     def _needs_listing(self, node_id: NodeId) -> bool:
+        if not self._term.ownership.owns(node_id):
+            return False
         if self._term.node_views.condition(node_id) is not NodeCondition.READY:
             return False
         if self._term.reach.blocked_until(node_id) is not None:
@@ -106,7 +108,7 @@ class NodePass:
         """Everything on the node is known now: work may be placed there from here on."""
         stored: Versioned[Node] | None = self._term.view.node(node_id)
         marker = self._term.view.marker()
-        if stored is None or marker is None:
+        if stored is None or marker is None or not self._term.ownership.owns(node_id):
             return
         listed = evolve(stored.value, listed_under=marker.create_revision)
         await self._term.commit(Transaction().put(Key.node(node_id), listed, stored))

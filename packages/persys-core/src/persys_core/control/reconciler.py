@@ -90,6 +90,9 @@ class Reconciler:
         return self._term.config.timing.poll_interval
 
     async def _once(self, work: Work, span: Span) -> Next:
+        if not self._term.takes_up(work):
+            # Whoever owns the node looks at it: the change that made it theirs tells them, too.
+            return None
         if work.node_id:
             return await self._tombstones.see_through(work)
         case = load_case(self._term, work.workload_id)

@@ -24,11 +24,13 @@ from persys_core.control.apply_decision import ApplyRules
 from persys_core.control.automation import Automation
 from persys_core.control.committer import Committer
 from persys_core.control.config import SchedulerConfig, SchedulerPorts
+from persys_core.control.coordinator import Coordinator
 from persys_core.control.drift_notes import DriftNotes
 from persys_core.control.events import EventPublisher
 from persys_core.control.explaining import Explaining
 from persys_core.control.fleet_feed import FleetFeed
 from persys_core.control.import_writer import ImportWriter
+from persys_core.control.leadership import LeadershipLoop
 from persys_core.control.leading import LeadingLoops
 from persys_core.control.listing import Listing
 from persys_core.control.loops import LoopLag, PeriodicLoop
@@ -38,18 +40,22 @@ from persys_core.control.node_operations import NodeOperations
 from persys_core.control.node_views import NodeViews
 from persys_core.control.observations import Observations
 from persys_core.control.orphan_copies import OrphanCopies
+from persys_core.control.ownership import Ownership
 from persys_core.control.pending import Pending
 from persys_core.control.placing import Placing
 from persys_core.control.planning import Planning
+from persys_core.control.presence import HaMismatchError, Presence
 from persys_core.control.queries import Queries
 from persys_core.control.reads import Reads
 from persys_core.control.recovery import Recovery
+from persys_core.control.standing import Standing, election_of, standing_of
 from persys_core.control.usage_ends import end_usage_with_work
 from persys_core.control.view import ClusterView
 from persys_core.control.volume_operations import VolumeOperations
 from persys_core.control.work import Work
 from persys_core.model.event import EventType
 from persys_core.model.ids import NodeId
+from persys_core.model.replica import HaMode
 from persys_core.modes.machine import ModeState
 from persys_core.nodes.eviction import EvictionPolicy
 from persys_core.placement.fleet import Fleet
@@ -65,12 +71,12 @@ from persys_core.ports.cluster_store import (
 from persys_core.ports.events import EventLog
 from persys_core.ports.membership import Leadership
 from persys_core.ports.observer import Metric
+from persys_core.shards.coverage import Coverage
 from persys_core.volumes.following import with_volumes
 
 __all__ = ["Scheduler"]
 
 _log = logging.getLogger("persys.scheduler")
-ELECTION = "scheduler"
 RETRY_STORE_AFTER = timedelta(seconds=1)
 PROBES_TO_BE_STALE = 3
 """So many probes in a row without an answer make every read say that it may be old."""
@@ -204,7 +210,28 @@ class Scheduler:
             self.modes.require_writable,
         )
         self.recovery = self._make_recovery(announced)
+        self._wire_replicas()
         self._wire_queries()
+
+    def _wire_replicas(self) -> None:
+        ports, ha = self.ports, self.config.ha
+        self._presence = Presence(ports.membership, self.view, ports.clock, ha)
+        self._acting_for: Leadership | None = None
+        self._coverage = Coverage()
+        self._foreign_leader = ""
+        self._leadership = LeadershipLoop(
+            ports.membership,
+            self._presence,
+            self.view,
+            ports.clock,
+            ha,
+            self._begin_to_act,
+            self._end_to_act,
+            self._on_bug,
+        )
+        self._coordinator = Coordinator(
+            ports.membership, self.view, self.committer, self.publisher, ports.clock
+        )
 
     def _wire_queries(self) -> None:
         self.volumes = VolumeOperations(
@@ -275,6 +302,19 @@ class Scheduler:
         return self._leader_id
 
     @property
+    def standing(self) -> Standing:
+        """What this replica is among the others; coverage is as of the last probe."""
+        return standing_of(
+            self.view,
+            self.config.ha,
+            self.instance_id,
+            acts=self.is_leader,
+            leader_id=self._leader_id,
+            coverage=self._coverage,
+            foreign_leader=self._foreign_leader,
+        )
+
+    @property
     def loops(self) -> Mapping[str, PeriodicLoop]:
         """The loops that run now, by name."""
         leading = self._leading.loops if self._leading else {}
@@ -285,11 +325,13 @@ class Scheduler:
     async def start(self) -> None:
         """Load the store's state and begin to work; returns once the API can be served.
 
-        A store that is away is waited for; cancel to give up.
+        A store that is away is waited for; cancel to give up. HaMismatchError where the other
+        replicas share the work in another way.
         """
         told = ""
         while True:
             try:
+                await self._presence.begin()
                 await self.modes.bootstrap()
                 break
             except StoreUnavailableError as error:
@@ -298,15 +340,26 @@ class Scheduler:
                     _log.warning("the store does not answer yet: %s", told)
                 self.modes.on_failure(error)
                 await self.ports.clock.sleep(RETRY_STORE_AFTER)
+        await self._check_company()
         self.ports.liveness.grace_all(self.view.all(Kind.NODE), self.config.liveness.lease)
         await self.monitor.tick()
         self.reads.connected = True
         self._spawn("watch", self._watch())
-        self._spawn("leadership", self._lead())
+        self._spawn("presence", self._presence.run())
+        self._spawn("leadership", self._leadership.run())
+        if self.config.ha.mode is HaMode.ELASTIC:
+            self._spawn("coordinator", self._coordinator.run())
         self._spawn("lag", self._lag.run())
         for name, loop in self._own_loops.items():
             self._spawn(name, loop.run())
         self.ready.set()
+
+    async def _check_company(self) -> None:
+        try:
+            self._presence.check()
+        except HaMismatchError:
+            await self._presence.end()
+            raise
 
     async def stop(self) -> None:
         """End the loops, resign, and leave everything else as it is."""
@@ -360,7 +413,7 @@ class Scheduler:
         if not self.modes.is_frozen:
             self.reads.confirm()
         with suppress(StoreUnavailableError):
-            self._leader_id = await self.ports.membership.leader(ELECTION)
+            self._leader_id = await self.ports.membership.leader(election_of(self.config.ha))
 
     async def _tick(self) -> None:
         self.node_views.lag = self._lag.current()
@@ -429,40 +482,31 @@ class Scheduler:
 
     # Leadership
 
-    async def _lead(self) -> None:
-        """Campaign, lead, and campaign again after a loss, until cancelled."""
-        while True:
-            try:
-                leadership = await self.ports.membership.campaign(ELECTION)
-            except StoreUnavailableError:
-                await self.ports.clock.sleep(RETRY_STORE_AFTER)
-                continue
-            try:
-                await self._lead_under(leadership)
-            except Exception as error:  # the edge of a loop: it must outlive every bug
-                self._on_bug("leadership", error)
-            finally:
-                self._leading = None
-                self.monitor.on_condition = None
-                with suppress(StoreUnavailableError):
-                    await self.ports.membership.resign(leadership)
-
-    async def _lead_under(self, leadership: Leadership) -> None:
-        self._leader_id = self.instance_id
+    async def _begin_to_act(self, leadership: Leadership, ownership: Ownership) -> LeadingLoops:
         self.reservations.clear()
         # What happened while another replica led must be known before anything is decided.
         await self._catch_up()
         self.ports.liveness.grace_all(self.view.all(Kind.NODE), self.config.liveness.lease)
         self.monitor.take_over()
         self.reach.take_over()
-        leading = LeadingLoops(self, leadership, self._on_bug)
-        self._leading = leading
-        self.monitor.on_condition = leading.node_changed
-        self.publisher.publish(EventType.LEADER_ELECTED, details={"instance_id": self.instance_id})
-        try:
-            await leading.run()
-        finally:
-            self.publisher.publish(EventType.LEADER_LOST, details={"instance_id": self.instance_id})
+        self._leading = LeadingLoops(self, leadership, ownership, self._on_bug)
+        self.monitor.owns = ownership.owns
+        self.monitor.on_condition = self._leading.node_changed
+        self._acting_for = leadership
+        if leadership.election:
+            self._leader_id = self.instance_id
+            self.publisher.publish(EventType.LEADER_ELECTED, details=self._acting_as(leadership))
+        return self._leading
+
+    def _end_to_act(self) -> None:
+        self._leading = None
+        self.monitor.on_condition = None
+        acted_for, self._acting_for = self._acting_for, None
+        if acted_for is not None and acted_for.election:
+            self.publisher.publish(EventType.LEADER_LOST, details=self._acting_as(acted_for))
+
+    def _acting_as(self, leadership: Leadership) -> Mapping[str, str]:
+        return {"instance_id": self.instance_id, "election_key": leadership.election}
 
     async def _catch_up(self) -> None:
         while True:

@@ -117,7 +117,7 @@ class AgentSteps:
             case.workload.revision_id,
             desired,
             spec_with_disks(case.workload, Outcome(self._term.view)),
-            self._term.epoch,
+            self._term.epoch(case.node_id),
         )
         outcome = await self._term.calls.apply(case.node, request)
         now = self._term.now()
@@ -147,7 +147,8 @@ class AgentSteps:
         asked_at = self._term.now()
         # Read after the announcement, which settled whose data goes (and compared who uses it).
         data = removes_data(case.node_id, case.workload.id, Outcome(self._term.view))
-        request = DeleteRequest(case.workload.id, self._term.epoch, delete_volumes=data)
+        epoch = self._term.epoch(case.node_id)
+        request = DeleteRequest(case.workload.id, epoch, delete_volumes=data)
         outcome = await self._term.calls.delete(case.node, request)
         match outcome:
             case NotFound():

@@ -98,7 +98,11 @@ class TakeOver:
             await self._transact(lambda: self._placed(Transaction(), part[0]))
 
     async def _transact(self, decide: Callable[[], Transaction]) -> None:
-        await self._term.committer.transact(lambda: (decide(), None), self._term.leadership)
+        term = self._term
+        await term.committer.transact(lambda: (self._guarded(decide()), None), term.leadership)
+
+    def _guarded(self, tx: Transaction) -> Transaction:
+        return self._term.ownership.guard(tx) if tx.writes else tx
 
     def _of_all(self, part: Sequence[WorkloadId]) -> Transaction:
         tx = Transaction()

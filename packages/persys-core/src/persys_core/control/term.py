@@ -14,6 +14,7 @@ from persys_core.control.config import SchedulerConfig, SchedulerPorts
 from persys_core.control.events import EventPublisher
 from persys_core.control.node_views import NodeViews
 from persys_core.control.observations import Observations
+from persys_core.control.ownership import Ownership
 from persys_core.control.placing import Placing
 from persys_core.control.view import ClusterView
 from persys_core.control.work import Work
@@ -50,6 +51,7 @@ class Term:
     """Everything that a step uses, under the leadership that it acts for."""
 
     leadership: Leadership
+    ownership: Ownership
     view: ClusterView
     committer: Committer
     placing: Placing
@@ -63,18 +65,19 @@ class Term:
     requeue: Callable[[Work, timedelta], None]
     may_act: Callable[[], bool]
     may_move: Callable[[NodeId], bool]
+    takes_up: Callable[[Work], bool]
+    """Whether the work is this replica's now; asked before each look, which is then under way."""
     looking_at: Callable[[Work], AbstractContextManager[None]]
     step_down: Callable[[], None]
     """Ends the term: the store does not know this leader (any more)."""
     blocked: dict[WorkloadId, str] = field(factory=dict)
     """Why a workload cannot leave its node, as it was told last."""
 
-    @property
-    def epoch(self) -> int:
-        """The leader's epoch, which stands in every intent and call; see ``ClusterMarker``."""
+    def epoch(self, node_id: NodeId) -> int:
+        """What stands in every intent and call about the node; see ``ClusterMarker``."""
         marker = self.view.marker()
         base = marker.value.epoch_base if marker else 0
-        return base + self.leadership.epoch
+        return base + self.ownership.epoch(node_id)
 
     def now(self) -> datetime:
         """The clock's instant."""
@@ -94,7 +97,8 @@ class Term:
     async def commit(self, tx: Transaction) -> bool:
         """Commit under the fence; False where another writer was first (decide anew)."""
         try:
-            result: Committed | Conflict = await self.committer.commit(tx, self.leadership)
+            guarded = self.ownership.guard(tx)
+            result: Committed | Conflict = await self.committer.commit(guarded, self.leadership)
         except LeadershipLostError:
             # A lease that still runs is worth nothing without its fence (a restored store lacks
             # the record of who was elected after the backup): campaign for a new one.

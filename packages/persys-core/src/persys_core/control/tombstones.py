@@ -51,7 +51,8 @@ class TombstoneSteps:
         if self._is_kept(grave.value, node.value):
             return None
         intent = grave.value.intent
-        if intent is not None and is_underway(intent, self._term.epoch, self._term.now()):
+        epoch = self._term.epoch(work.node_id)
+        if intent is not None and is_underway(intent, epoch, self._term.now()):
             return self._term.until(intent.deadline, AGAIN_AFTER)
         blocked = self._term.reach.blocked_until(work.node_id)
         if blocked is not None:
@@ -108,7 +109,7 @@ class TombstoneSteps:
             IntentAction.DELETE,
             node.id,
             grave.value.revision_id,
-            self._term.epoch,
+            self._term.epoch(node.id),
             now,
             now + self._term.config.agent_rpc_timeout,
         )
@@ -119,7 +120,8 @@ class TombstoneSteps:
         data = grave.value.delete_volumes and removes_data(
             node.id, grave.value.workload_id, Outcome(self._term.view)
         )
-        request = DeleteRequest(grave.value.workload_id, self._term.epoch, delete_volumes=data)
+        epoch = self._term.epoch(node.id)
+        request = DeleteRequest(grave.value.workload_id, epoch, delete_volumes=data)
         outcome = await self._term.calls.delete(node, request)
         if isinstance(outcome, Unreachable):
             await self._note_unanswered(grave.value)

@@ -13,6 +13,7 @@ from persys_core.model.volume import Attachment, Volume
 from persys_core.model.workload import Workload
 from persys_core.placement.ledger import Transaction
 from persys_core.ports.cluster_store import Key, Kind
+from persys_core.shards.hashing import UNASSIGNED
 from persys_core.volumes.disks import disk_ids_of
 from persys_core.volumes.following import followed
 
@@ -20,13 +21,15 @@ __all__ = ["VolumeAudit"]
 
 
 class VolumeAudit:
-    """The leader's check."""
+    """The check of one replica, for all volumes: they belong to no node."""
 
     def __init__(self, term: Term) -> None:
         self._term = term
 
     async def run(self) -> int:
         """Compare, and repair what differs; how many workloads' volumes were repaired."""
+        if not self._term.ownership.owns(UNASSIGNED):
+            return 0
         repaired = 0
         for workload_id in sorted(self._with_volumes()):
             tx = followed(

@@ -171,6 +171,17 @@ class WorkQueue(Generic[K]):
         self._changed.set()
         await self._idle.wait()
 
+    async def let_end(self, chosen: Callable[[K], bool], patience: timedelta) -> None:
+        """Wait until no chosen key is being handled; what takes longer than ``patience`` is cut
+        off. They may be added again, also meanwhile. Not from a handler."""
+        handled = [task for key, task in self._running.items() if chosen(key)]
+        if not handled:
+            return
+        _, late = await asyncio.wait(handled, timeout=patience.total_seconds())
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+
     async def wait_idle(self) -> None:
         """Wait until nothing is ready and nothing is being handled; what is due later may wait."""
         while True:

@@ -61,6 +61,8 @@ class EventType(StrEnum):
     STORE_REWOUND = "StoreRewound"
     STORE_ACKNOWLEDGED = "StoreAcknowledged"
     WORKLOADS_IMPORTED = "WorkloadsImported"
+    SHARDS_CHANGED = "ShardsChanged"
+    FOREIGN_WRITER = "ForeignWriter"
 
 
 @frozen
