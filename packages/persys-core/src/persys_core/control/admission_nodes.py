@@ -68,7 +68,7 @@ class NodeAdmission:
     async def register(self, request: RegisterNode) -> RegisterAnswer:
         """Add or renew a node; see ``AdmissionApi.register_node``."""
         _validate(request)
-        if self._modes.is_frozen:
+        if self._modes.refuses:
             self._announced.note(request)
             await self._heard_while_frozen(request.node_id, self._config.liveness.returning_lease)
             return self._refused(FROZEN_REASON)
@@ -91,7 +91,7 @@ class NodeAdmission:
     async def heartbeat(self, beat: Heartbeat) -> HeartbeatAnswer:
         """A node is alive; see ``AdmissionApi.heartbeat``."""
         now = self._ports.clock.now()
-        if self._modes.is_frozen:
+        if self._modes.refuses:
             if self._has_to_present_itself(beat.node_id):
                 return HeartbeatAnswer(False, False, now, known=False)
             await self._heard_while_frozen(beat.node_id, self._config.liveness.lease)

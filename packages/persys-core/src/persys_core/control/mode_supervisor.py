@@ -80,6 +80,8 @@ class ModeSupervisor:
     _accepted: int = field(default=0, init=False)
     """How often an operator accepted a store; what was found before says nothing afterwards."""
     _witnessed: tuple[StoreRevision, tuple[Witness, ...]] = field(default=(-1, ()), init=False)
+    foreign_leader: str = field(default="", init=False)
+    """Another scheduler that leads this cluster: nothing is decided here meanwhile."""
     state: ModeState = field(init=False)
     changed: asyncio.Event = field(factory=asyncio.Event, init=False)
     """Set at each change of mode; who waits for it clears it."""
@@ -91,7 +93,7 @@ class ModeSupervisor:
     @property
     def may_act(self) -> bool:
         """Whether the loops may place, send and move."""
-        return machine.permits(self.state.mode, self.state.cause).act
+        return not self.foreign_leader and machine.permits(self.state.mode, self.state.cause).act
 
     @property
     def known(self) -> Known | None:
@@ -100,16 +102,31 @@ class ModeSupervisor:
 
     @property
     def is_frozen(self) -> bool:
-        """Whether users' and operators' wishes are refused."""
+        """Whether the mode refuses users' and operators' wishes."""
         return not machine.permits(self.state.mode, self.state.cause).mutate
+
+    @property
+    def refuses(self) -> bool:
+        """Whether users' wishes are refused, be it for the store's sake or another scheduler's."""
+        return self.is_frozen or bool(self.foreign_leader)
 
     def require_writable(self) -> None:
         """Raise FrozenError, with the reason and what to do, while nothing may be changed."""
+        self._require_no_other()
         if self.is_frozen:
             raise FrozenError(machine.frozen_text(self.state))
 
+    def _require_no_other(self) -> None:
+        if self.foreign_leader:
+            raise FrozenError(
+                f"scheduler degraded/recovery mode; control plane frozen: {self.foreign_leader}"
+                " leads this cluster and is no replica of it; stop that scheduler, or give it"
+                " another store; reads are served"
+            )
+
     def require_deletable(self) -> bool:
         """Raise FrozenError while nothing may be removed; whether nothing else is permitted."""
+        self._require_no_other()
         permitted = machine.permits(self.state.mode, self.state.cause)
         if not permitted.delete_only:
             raise FrozenError(machine.frozen_text(self.state))

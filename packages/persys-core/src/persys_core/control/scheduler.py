@@ -23,6 +23,7 @@ from persys_core.control.announced import Announced
 from persys_core.control.apply_decision import ApplyRules
 from persys_core.control.automation import Automation
 from persys_core.control.committer import Committer
+from persys_core.control.company import Company
 from persys_core.control.config import SchedulerConfig, SchedulerPorts
 from persys_core.control.coordinator import Coordinator
 from persys_core.control.drift_notes import DriftNotes
@@ -48,7 +49,7 @@ from persys_core.control.presence import HaMismatchError, Presence
 from persys_core.control.queries import Queries
 from persys_core.control.reads import Reads
 from persys_core.control.recovery import Recovery
-from persys_core.control.standing import Standing, election_of, standing_of
+from persys_core.control.standing import Standing
 from persys_core.control.usage_ends import end_usage_with_work
 from persys_core.control.view import ClusterView
 from persys_core.control.volume_operations import VolumeOperations
@@ -71,7 +72,6 @@ from persys_core.ports.cluster_store import (
 from persys_core.ports.events import EventLog
 from persys_core.ports.membership import Leadership
 from persys_core.ports.observer import Metric
-from persys_core.shards.coverage import Coverage
 from persys_core.volumes.following import with_volumes
 
 __all__ = ["Scheduler"]
@@ -160,7 +160,6 @@ class Scheduler:
         )
         self._lag = LoopLag(ports.clock)
         self._leading: LeadingLoops | None = None
-        self._leader_id = ""
         self._is_foreign = False
         """Whether the watch shows a store that is not ours."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -217,8 +216,9 @@ class Scheduler:
         ports, ha = self.ports, self.config.ha
         self._presence = Presence(ports.membership, self.view, ports.clock, ha)
         self._acting_for: Leadership | None = None
-        self._coverage = Coverage()
-        self._foreign_leader = ""
+        self._company = Company(
+            ports.membership, ports.store, self.view, ports.clock, self.publisher, ha
+        )
         self._leadership = LeadershipLoop(
             ports.membership,
             self._presence,
@@ -254,7 +254,7 @@ class Scheduler:
             self.modes,
             self.ports,
             self.config,
-            lambda: self._leader_id,
+            lambda: self._company.leader_id,
             lambda: self.monitor.alarms,
         )
 
@@ -299,20 +299,12 @@ class Scheduler:
     @property
     def leader_id(self) -> str:
         """The instance that leads, as far as this replica knows."""
-        return self._leader_id
+        return self._company.leader_id
 
     @property
     def standing(self) -> Standing:
         """What this replica is among the others; coverage is as of the last probe."""
-        return standing_of(
-            self.view,
-            self.config.ha,
-            self.instance_id,
-            acts=self.is_leader,
-            leader_id=self._leader_id,
-            coverage=self._coverage,
-            foreign_leader=self._foreign_leader,
-        )
+        return self._company.standing(acts=self.is_leader)
 
     @property
     def loops(self) -> Mapping[str, PeriodicLoop]:
@@ -413,7 +405,8 @@ class Scheduler:
         if not self.modes.is_frozen:
             self.reads.confirm()
         with suppress(StoreUnavailableError):
-            self._leader_id = await self.ports.membership.leader(election_of(self.config.ha))
+            await self._company.look()
+            self.modes.foreign_leader = self._company.foreign_leader
 
     async def _tick(self) -> None:
         self.node_views.lag = self._lag.current()
@@ -439,6 +432,8 @@ class Scheduler:
                 return
             case WatchBatch(revision, changes):
                 self.view.apply(revision, changes)
+                if self._company.wrote(event) and self._leading is not None:
+                    self._leading.audit_soon()
             case Resync(snapshot):
                 self._load(snapshot)
         self.reads.confirm()
@@ -494,7 +489,7 @@ class Scheduler:
         self.monitor.on_condition = self._leading.node_changed
         self._acting_for = leadership
         if leadership.election:
-            self._leader_id = self.instance_id
+            self._company.leader_id = self.instance_id
             self.publisher.publish(EventType.LEADER_ELECTED, details=self._acting_as(leadership))
         return self._leading
 

@@ -15,7 +15,7 @@ from persys_core.ports.cluster_store import Kind
 from persys_core.shards.coverage import Coverage, coverage_of_members, coverage_of_shards
 from persys_core.shards.hand_over import Seats
 
-__all__ = ["Standing", "coverage_of", "election_of", "standing_of"]
+__all__ = ["FAILOVER_ELECTION", "Standing", "coverage_of", "election_of", "standing_of"]
 
 FAILOVER_ELECTION = "scheduler"
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from attrs import evolve, frozen
 
-from persys_core.control.scheduler import ELECTION
+from persys_core.control.standing import FAILOVER_ELECTION
 from persys_core.model.cluster import ClusterMarker
 from persys_core.model.ids import NodeId, RevisionId, WorkloadId
 from persys_core.model.states import DesiredState, TaintEffect, WorkloadStatus
@@ -107,7 +107,7 @@ class Announcements:
 
 def current_epoch(scene: Scene, step: Step) -> Iterator[Finding]:
     """Rule 3, at the commit: an intent carries the epoch of whoever leads at that moment."""
-    leader = scene.mirror.get(Key.leader(ELECTION))
+    leader = scene.mirror.get(Key.leader(FAILOVER_ELECTION))
     marker = scene.mirror.get(Key.marker())
     base = marker.value.epoch_base if marker and isinstance(marker.value, ClusterMarker) else 0
     epoch = base + leader.create_revision if leader else 0
