@@ -55,6 +55,7 @@ class SharedStoreCluster(MembershipCluster):
     async def close(self) -> None:
         for replica in self.replicas:
             replica.close()
+        self.hub.close()
         await self._answered()
 
     async def _answered(self) -> None:

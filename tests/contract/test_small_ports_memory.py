@@ -118,6 +118,7 @@ class MemoryCluster(MembershipCluster):
     async def close(self) -> None:
         for replica in self.replicas:
             replica.close()
+        self.hub.close()
         await settle()
 
     def _own(self, membership: Membership) -> MemoryMembership:

@@ -117,7 +117,9 @@ def make_data_dir(folder: Path) -> None:
 def _alone(
     store: ClusterStore, settings: Settings, clock: Clock, instance_id: str, stack: AsyncExitStack
 ) -> State:
-    membership = MemoryMembership(ElectionHub(), store, clock, instance_id, ttl=settings.leader_ttl)
+    hub = ElectionHub(store)
+    stack.callback(hub.close)
+    membership = MemoryMembership(hub, store, clock, instance_id, ttl=settings.leader_ttl)
     stack.callback(membership.close)
     return State(store, MemoryLiveness(clock, lease=_node_lease(settings)), membership)
 

@@ -1,7 +1,8 @@
 """Leader leases as one database would hold them: who holds which, until when, who waits.
 
 Decided here: that a lease is exclusive until its deadline has passed. What a leader does, and
-how its epoch comes about, is decided in ``membership``.
+how its epoch comes about, is decided in ``membership``; what becomes of a replica's record when
+its lease ends, in ``registrations``.
 """
 
 from __future__ import annotations
@@ -12,31 +13,32 @@ from contextlib import contextmanager
 
 from attrs import define
 
+from persys_core.memory.leases import Lease
+from persys_core.memory.registrations import Registrations
+from persys_core.ports.clock import Clock
+from persys_core.ports.cluster_store import ClusterStore
+
 __all__ = ["ElectionHub", "LeaderLease"]
 
 
 @define(eq=False)
-class LeaderLease:
-    """One holding of an election; ``deadline`` is monotonic seconds.
-
-    ``ended`` is set when it was given up or lost, not when its deadline passes.
-    """
+class LeaderLease(Lease):
+    """One holding of an election."""
 
     election: str
-    instance_id: str
-    deadline: float
-    ended: asyncio.Event
     in_office: bool = False
-
-    def is_valid(self, now: float) -> bool:
-        """Whether it has neither been ended nor run out at ``now``."""
-        return not self.ended.is_set() and now < self.deadline
 
 
 class ElectionHub:
-    """Shared by all replicas of one simulated or single-process cluster."""
+    """Shared by all replicas of one simulated or single-process cluster.
 
-    def __init__(self) -> None:
+    ``store`` is the database's own way to its records, by which it removes those of dead replicas;
+    without it the store of the first replica that registers is used. ``close`` it at the end.
+    """
+
+    def __init__(self, store: ClusterStore | None = None) -> None:
+        self._store = store
+        self._registrations: Registrations | None = None
         self._leases: dict[str, LeaderLease] = {}
         # A dict, since a set of events has no order that a run could repeat.
         self._bells: dict[asyncio.Event, None] = {}
@@ -47,17 +49,9 @@ class ElectionHub:
         """A new lease, or ``None`` while another one is valid."""
         if self.holder(election, now) is not None:
             return None
-        lease = LeaderLease(election, instance_id, now + ttl, asyncio.Event())
+        lease = LeaderLease(instance_id, now + ttl, election)
         self._leases[election] = lease
         return lease
-
-    def renew(self, lease: LeaderLease, now: float, ttl: float) -> bool:
-        """Move the deadline; false, and the lease is ended, where it has run out already."""
-        if not lease.is_valid(now):
-            lease.ended.set()
-            return False
-        lease.deadline = now + ttl
-        return True
 
     def release(self, lease: LeaderLease) -> None:
         """End ``lease`` at once, so that whoever waits may win; ended ones stay so."""
@@ -71,6 +65,17 @@ class ElectionHub:
         """The valid lease of ``election``, if there is one."""
         lease = self._leases.get(election)
         return lease if lease is not None and lease.is_valid(now) else None
+
+    def registrations(self, store: ClusterStore, clock: Clock) -> Registrations:
+        """Who is registered; a replica with ``store`` asks."""
+        if self._registrations is None:
+            self._registrations = Registrations(self._store or store, clock)
+        return self._registrations
+
+    def close(self) -> None:
+        """Nothing is removed any more: the database ends with this process."""
+        if self._registrations is not None:
+            self._registrations.close()
 
     @contextmanager
     def listening(self) -> Iterator[asyncio.Event]:

@@ -2,20 +2,25 @@
 
 The hub decides who may lead; the epoch is the creation revision of the leader's record, which the
 winner writes anew, so it grows strictly. Works on any ClusterStore, so the embedded store uses it
-too. What a leader may do is decided by the loops that run under it.
+too. What a leader may do is decided by the loops that run under it; what is written of a
+registration in ``registering``.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from persys_core.memory.elections import ElectionHub, LeaderLease
+from persys_core.memory.finishing import finished
+from persys_core.memory.leases import Lease
+from persys_core.memory.registering import Registering
+from persys_core.memory.registrations import ReplicaLease
 from persys_core.model.cluster import LeaderRecord
 from persys_core.model.ids import StoreRevision
+from persys_core.model.replica import ReplicaRecord
 from persys_core.ports.clock import Clock
 from persys_core.ports.cluster_store import (
     ClusterStore,
@@ -28,7 +33,7 @@ from persys_core.ports.cluster_store import (
     Put,
     StoreUnavailableError,
 )
-from persys_core.ports.membership import Leadership
+from persys_core.ports.membership import Leadership, RegistrationLostError
 
 __all__ = ["MemoryMembership"]
 
@@ -40,7 +45,7 @@ _TakingOffice: TypeAlias = "asyncio.Task[Leadership | None]"
 
 
 class MemoryMembership:
-    """One replica's part in elections; a lease of ``ttl`` is renewed three times in its life.
+    """One replica's part among the replicas; a lease of ``ttl`` is renewed three times in its life.
 
     ``stall`` and ``resume`` stand for a process that is stopped and goes on: a stalled one
     renews nothing and wins nothing. ``close`` stands for its death: nothing is handed over, the
@@ -60,8 +65,11 @@ class MemoryMembership:
         self._clock = clock
         self._instance_id = instance_id
         self._ttl = ttl
-        self._held: dict[Leadership, LeaderLease] = {}
-        self._renewals: dict[LeaderLease, asyncio.Task[None]] = {}
+        self._registrations = hub.registrations(store, clock)
+        self._registering = Registering(self._registrations, store, clock)
+        self._held: dict[Leadership, Lease] = {}
+        self._renewals: dict[Lease, asyncio.Task[None]] = {}
+        self._is_closed = False
         self._running = asyncio.Event()
         self._running.set()
 
@@ -82,10 +90,35 @@ class MemoryMembership:
             try:
                 leadership = await asyncio.shield(taking_office)
             except BaseException:
-                await _finished(self._undo(lease, taking_office))
+                await finished(self._undo(lease, taking_office))
                 raise
             if leadership is not None:
                 return leadership
+
+    async def register(self, record: ReplicaRecord) -> Leadership:
+        """Put ``record`` for as long as this replica renews its lease; see the port."""
+        if record.instance_id != self._instance_id:
+            raise ValueError(f"{self._instance_id} cannot register {record.instance_id}")
+        await self._running.wait()
+        lease = await self._registrations.grant(self._instance_id, self._ttl.total_seconds())
+        self._keep(lease)
+        putting = asyncio.create_task(self._registering.put(lease, record))
+        try:
+            registration = await asyncio.shield(putting)
+        except BaseException:
+            await finished(self._withdraw(lease, putting))
+            raise
+        self._forget_ended()
+        self._held[registration] = lease
+        return registration
+
+    async def acknowledge(self, registration: Leadership, version: int) -> None:
+        """Put this replica's word on ``version`` of the shard map beside its record."""
+        await self._running.wait()
+        lease = self._held.get(registration)
+        if not isinstance(lease, ReplicaLease):
+            raise RegistrationLostError(f"{registration.instance_id} is not registered any more")
+        await self._registering.acknowledge(lease, registration, version)
 
     def is_valid(self, leadership: Leadership) -> bool:
         """Whether the lease of ``leadership`` has not ended, by the monotonic clock."""
@@ -99,12 +132,15 @@ class MemoryMembership:
             await self._until(lease.ended, lease.deadline)
 
     async def resign(self, leadership: Leadership) -> None:
-        """Give the lead up at once; resigning what is already lost is no error.
+        """Give the lead, or the registration, up at once; what is lost already is no error.
 
-        Where the store is away its record stays, harmless: the next winner replaces it.
+        Where the store is away a leader's record stays, harmless: the next winner replaces it. A
+        replica's record stays until its lease has run out.
         """
         lease = self._held.pop(leadership, None)
-        if lease is None:
+        if isinstance(lease, ReplicaLease):
+            await self._leave_registration(lease)
+        if not isinstance(lease, LeaderLease):
             return
         lease.ended.set()
         try:
@@ -128,6 +164,7 @@ class MemoryMembership:
 
     def close(self) -> None:
         """Stop renewing, hand nothing over: the leases run out by themselves."""
+        self._is_closed = True
         self.stall()
         for renewal in self._renewals.values():
             renewal.cancel()
@@ -152,9 +189,7 @@ class MemoryMembership:
 
     async def _take_office(self, lease: LeaderLease) -> Leadership | None:
         """Replace the leader's record; ``None`` where the lease ran out over it."""
-        renewal = asyncio.create_task(self._renew(lease))
-        self._renewals[lease] = renewal
-        renewal.add_done_callback(lambda _: self._renewals.pop(lease, None))
+        self._keep(lease)
         epoch = await self._write_record(lease)
         if epoch is None:
             self._leave(lease)
@@ -194,6 +229,19 @@ class MemoryMembership:
         finally:
             self._leave(lease)
 
+    async def _withdraw(self, lease: ReplicaLease, putting: asyncio.Task[Leadership]) -> None:
+        """Leave no trace of a registration that was cancelled or could not be written."""
+        await asyncio.gather(putting, return_exceptions=True)
+        await self._leave_registration(lease)
+
+    async def _leave_registration(self, lease: ReplicaLease) -> None:
+        self._stop_renewing(lease)
+        lease.ended.set()
+        if self._is_closed:
+            return
+        with suppress(StoreUnavailableError):
+            await self._registering.give_up(lease)
+
     async def _erase(self, election: str, epoch: StoreRevision) -> None:
         key = Key.leader(election)
         await self._commit(Expectation(key, create_revision=epoch), Delete(key))
@@ -203,16 +251,26 @@ class MemoryMembership:
         return await self._store.commit(Commit((wanted,), (write,), token))
 
     def _leave(self, lease: LeaderLease) -> None:
+        self._stop_renewing(lease)
+        self._hub.release(lease)
+
+    def _keep(self, lease: Lease) -> None:
+        renewal = asyncio.create_task(self._renew(lease))
+        self._renewals[lease] = renewal
+        renewal.add_done_callback(lambda _: self._renewals.pop(lease, None))
+
+    def _stop_renewing(self, lease: Lease) -> None:
         renewal = self._renewals.pop(lease, None)
         if renewal is not None:
             renewal.cancel()
-        self._hub.release(lease)
 
-    async def _renew(self, lease: LeaderLease) -> None:
+    async def _renew(self, lease: Lease) -> None:
         while True:
             await self._clock.sleep(self._ttl / RENEWALS_PER_TTL)
             await self._running.wait()
-            if not self._hub.renew(lease, self._clock.monotonic(), self._ttl.total_seconds()):
+            if isinstance(lease, ReplicaLease):
+                await self._registrations.check(lease)
+            if not lease.renew(self._clock.monotonic(), self._ttl.total_seconds()):
                 return
 
     async def _until(self, happened: asyncio.Event, deadline: float) -> None:
@@ -229,12 +287,3 @@ class MemoryMembership:
             for wait in waits:
                 wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
-
-
-async def _finished(undoing: Coroutine[Any, Any, None]) -> None:
-    """See ``undoing`` through, even where the waiter is cancelled once more."""
-    task = asyncio.ensure_future(undoing)
-    while not task.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.shield(task)
-    task.result()

@@ -70,10 +70,12 @@ class SimulatedCluster:
     liveness: MemoryLiveness = field(init=False)
     machines: SimulatedMachines = field(init=False)
     replicas: list[Replica] = field(factory=list, init=False)
-    _hub: ElectionHub = field(factory=ElectionHub, init=False)
+    _hub: ElectionHub = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.events = MemoryEventLog(clock=self.clock)
+        # The database ends leases by itself, whatever stands between it and the replicas.
+        self._hub = ElectionHub(MemoryClusterStore(self.backend))
         self.liveness = MemoryLiveness(self.clock, self.config.liveness.lease)
         self.machines = SimulatedMachines(self.clock, seed=self.seed)
 

@@ -1,22 +1,21 @@
 """Contract of Membership: elections under a lease, with a fence in the ClusterStore.
 
-Subclass ``MembershipContract`` and give it a ``cluster`` fixture that returns a
-``MembershipCluster``. Time passes by the cluster's ``advance``: virtual or real.
+What is held of registrations stands in ``registrations`` and is part of it. Subclass
+``MembershipContract`` and give it a ``cluster`` fixture that returns a ``MembershipCluster``. Time
+passes by the cluster's ``advance``: virtual or real.
 """
 
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
 
 import pytest
 
 from persys_core.model.resources import Resources
 from persys_core.model.workload import Allocation
-from persys_core.ports.cluster_store import ClusterStore, Key, Put
+from persys_core.ports.cluster_store import Key, Put
 from persys_core.ports.membership import Leadership, Membership
 from persys_core.testing.cluster_store_backend import (
     commit_of,
@@ -26,45 +25,18 @@ from persys_core.testing.cluster_store_backend import (
     put,
     read,
 )
+from persys_core.testing.membership_cluster import (
+    PATIENCE_SECONDS,
+    STEPS_PER_TTL,
+    MembershipCluster,
+    closing,
+)
+from persys_core.testing.registrations import RegistrationContract
 
 __all__ = ["MembershipCluster", "MembershipContract"]
 
 ELECTION = "reconciler"
 KEY = Key.allocation("n1")
-PATIENCE_SECONDS = 60.0
-STEPS_PER_TTL = 20
-
-
-class MembershipCluster(ABC):
-    """Replicas that elect among each other; one cluster for one test."""
-
-    ttl: timedelta
-    """The lease that the replicas campaign with."""
-
-    @property
-    @abstractmethod
-    def store(self) -> ClusterStore:
-        """The store that epochs are creation revisions of."""
-
-    @abstractmethod
-    async def join(self, instance_id: str) -> Membership:
-        """A further replica."""
-
-    @abstractmethod
-    async def stall(self, membership: Membership) -> None:
-        """Stop the replica as a paused process is stopped: it renews and hands over nothing."""
-
-    @abstractmethod
-    async def resume(self, membership: Membership) -> None:
-        """Let a stalled replica go on."""
-
-    @abstractmethod
-    async def advance(self, duration: timedelta) -> None:
-        """Let time pass."""
-
-    @abstractmethod
-    async def close(self) -> None:
-        """End every replica."""
 
 
 async def _won(membership: Membership, election: str = ELECTION) -> Leadership:
@@ -98,12 +70,12 @@ def _allocation(count: int) -> Allocation:
 
 
 @pytest.mark.asyncio
-class MembershipContract:
+class MembershipContract(RegistrationContract):
     """Give it a ``cluster`` fixture. Every rule closes the cluster itself."""
 
     async def test_a_single_replica_leads(self, cluster: MembershipCluster) -> None:
         """Without rivals a campaign is won at once, and everybody is told who leads."""
-        async with _closing(cluster):
+        async with closing(cluster):
             one, two = await cluster.join("one"), await cluster.join("two")
             assert await one.leader(ELECTION) == ""
             leadership = await _won(one)
@@ -114,7 +86,7 @@ class MembershipContract:
 
     async def test_a_lead_is_kept(self, cluster: MembershipCluster) -> None:
         """A replica that runs renews its lease: it leads over many leases, and no other does."""
-        async with _closing(cluster):
+        async with closing(cluster):
             one, two = await cluster.join("one"), await cluster.join("two")
             leadership = await _won(one)
             async with _campaign(two) as rival:
@@ -125,7 +97,7 @@ class MembershipContract:
 
     async def test_elections_are_independent(self, cluster: MembershipCluster) -> None:
         """Different elections have leaders of their own."""
-        async with _closing(cluster):
+        async with closing(cluster):
             one, two = await cluster.join("one"), await cluster.join("two")
             first, second = await _won(one, "shard-0"), await _won(two, "shard-1")
             assert one.is_valid(first)
@@ -135,7 +107,7 @@ class MembershipContract:
 
     async def test_the_epoch_is_the_fence(self, cluster: MembershipCluster) -> None:
         """The epoch is the creation revision of the leader's record, and commits may expect it."""
-        async with _closing(cluster):
+        async with closing(cluster):
             leadership = await _won(await cluster.join("one"))
             found = await read(cluster.store, leadership.fence.key)
             assert found is not None
@@ -145,7 +117,7 @@ class MembershipContract:
 
     async def test_a_stalled_leader_knows_first(self, cluster: MembershipCluster) -> None:
         """A stalled holder is invalid by its own clock before another one wins (L01)."""
-        async with _closing(cluster):
+        async with closing(cluster):
             one, two = await cluster.join("one"), await cluster.join("two")
             leadership = await _won(one)
             async with _campaign(two) as rival:
@@ -163,7 +135,7 @@ class MembershipContract:
 
     async def test_epochs_grow(self, cluster: MembershipCluster) -> None:
         """Every lead has a larger epoch than all before, also the next one of the same replica."""
-        async with _closing(cluster):
+        async with closing(cluster):
             one, two = await cluster.join("one"), await cluster.join("two")
             epochs = []
             for replica in (one, one, two, one):
@@ -175,7 +147,7 @@ class MembershipContract:
 
     async def test_the_deposed_cannot_write(self, cluster: MembershipCluster) -> None:
         """A commit of a leader that was paused past its lease fails on the fence (L01)."""
-        async with _closing(cluster):
+        async with closing(cluster):
             one, two = await cluster.join("one"), await cluster.join("two")
             leadership = await _won(one)
             async with _campaign(two) as rival:
@@ -190,7 +162,7 @@ class MembershipContract:
 
     async def test_loss_is_told(self, cluster: MembershipCluster) -> None:
         """Whoever waits for the loss is woken when the lease has run out."""
-        async with _closing(cluster):
+        async with closing(cluster):
             one = await cluster.join("one")
             leadership = await _won(one)
             losing = asyncio.create_task(one.lost(leadership))
@@ -205,7 +177,7 @@ class MembershipContract:
 
     async def test_resigning_hands_over_at_once(self, cluster: MembershipCluster) -> None:
         """The next one need not wait for the lease, and the old fence fails from then on."""
-        async with _closing(cluster):
+        async with closing(cluster):
             one, two = await cluster.join("one"), await cluster.join("two")
             leadership = await _won(one)
             losing = asyncio.create_task(one.lost(leadership))
@@ -222,7 +194,7 @@ class MembershipContract:
 
     async def test_resigning_twice_is_no_error(self, cluster: MembershipCluster) -> None:
         """Resigning what is lost already changes nothing for the leader of now."""
-        async with _closing(cluster):
+        async with closing(cluster):
             one, two = await cluster.join("one"), await cluster.join("two")
             leadership = await _won(one)
             await one.resign(leadership)
@@ -233,7 +205,7 @@ class MembershipContract:
 
     async def test_nobody_leads_after_resigning(self, cluster: MembershipCluster) -> None:
         """Without a rival a resigned election has no leader, and no record of one."""
-        async with _closing(cluster):
+        async with closing(cluster):
             one = await cluster.join("one")
             leadership = await _won(one)
             await one.resign(leadership)
@@ -242,7 +214,7 @@ class MembershipContract:
 
     async def test_a_cancelled_campaign_leaves_no_trace(self, cluster: MembershipCluster) -> None:
         """A rival that gave up waiting never wins later, and blocks nobody."""
-        async with _closing(cluster):
+        async with closing(cluster):
             one, two = await cluster.join("one"), await cluster.join("two")
             leadership = await _won(one)
             async with _campaign(two):
@@ -255,7 +227,7 @@ class MembershipContract:
 
     async def test_cancelled_at_any_step(self, cluster: MembershipCluster) -> None:
         """A campaign that is cancelled in the middle of winning does not lead afterwards."""
-        async with _closing(cluster):
+        async with closing(cluster):
             one, two = await cluster.join("one"), await cluster.join("two")
             for turns in range(12):
                 campaign = asyncio.create_task(two.campaign(ELECTION))
@@ -269,11 +241,3 @@ class MembershipContract:
             leadership = await _won(one)
             assert await two.leader(ELECTION) == "one"
             assert one.is_valid(leadership)
-
-
-@asynccontextmanager
-async def _closing(cluster: MembershipCluster) -> AsyncIterator[None]:
-    try:
-        yield
-    finally:
-        await cluster.close()
