@@ -6,6 +6,7 @@ others acted, and a fresh grace for every node. Which nodes it acts for is decid
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -16,7 +17,7 @@ from persys_core.control.config import HaConfig
 from persys_core.control.hand_over import HandOver
 from persys_core.control.leading import LeadingLoops
 from persys_core.control.ownership import ElasticShare, Ownership, StaticShard, WholeCluster
-from persys_core.control.presence import Presence
+from persys_core.control.presence import HaMismatchError, Presence
 from persys_core.control.standing import election_of
 from persys_core.control.view import ClusterView
 from persys_core.model.replica import HaMode
@@ -27,6 +28,7 @@ from persys_core.ports.membership import Leadership, Membership
 __all__ = ["LeadershipLoop"]
 
 RETRY_AFTER = timedelta(seconds=1)
+_log = logging.getLogger("persys.scheduler")
 
 Act = Callable[[Leadership, Ownership], Awaitable[LeadingLoops]]
 
@@ -58,6 +60,9 @@ class LeadershipLoop:
                 continue
             try:
                 await self._act_under(leadership)
+            except HaMismatchError as error:
+                _log.error("this replica does not act: %s", error)
+                await self._clock.sleep(RETRY_AFTER)
             except Exception as error:  # the edge of a loop: it must outlive every bug
                 self._on_bug("leadership", error)
             finally:
@@ -75,15 +80,17 @@ class LeadershipLoop:
 
     async def _act_under(self, leadership: Leadership) -> None:
         ownership = self._ownership(leadership)
-        if isinstance(ownership, ElasticShare):
-            try:
-                leading = await self._begin(leadership, ownership)
-                await leading.run(self._hand_over(leadership, ownership, leading))
-            finally:
-                ownership.close()
-        else:
+        try:
             leading = await self._begin(leadership, ownership)
-            await leading.run()
+            # One that started at the same moment may only have come into sight by now.
+            self._presence.check()
+            if isinstance(ownership, ElasticShare):
+                await leading.run(self._hand_over(leadership, ownership, leading))
+            else:
+                await leading.run()
+        finally:
+            if isinstance(ownership, ElasticShare):
+                ownership.close()
 
     def _ownership(self, leadership: Leadership) -> Ownership:
         match self._config.mode:

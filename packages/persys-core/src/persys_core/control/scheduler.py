@@ -45,7 +45,7 @@ from persys_core.control.ownership import Ownership
 from persys_core.control.pending import Pending
 from persys_core.control.placing import Placing
 from persys_core.control.planning import Planning
-from persys_core.control.presence import HaMismatchError, Presence
+from persys_core.control.presence import Presence
 from persys_core.control.queries import Queries
 from persys_core.control.reads import Reads
 from persys_core.control.recovery import Recovery
@@ -323,8 +323,10 @@ class Scheduler:
         told = ""
         while True:
             try:
-                await self._presence.begin()
+                # Nothing is written to a store before it was judged.
                 await self.modes.bootstrap()
+                self._presence.check()
+                await self._presence.begin()
                 break
             except StoreUnavailableError as error:
                 if str(error) != told:
@@ -332,7 +334,6 @@ class Scheduler:
                     _log.warning("the store does not answer yet: %s", told)
                 self.modes.on_failure(error)
                 await self.ports.clock.sleep(RETRY_STORE_AFTER)
-        await self._check_company()
         self.ports.liveness.grace_all(self.view.all(Kind.NODE), self.config.liveness.lease)
         await self.monitor.tick()
         self.reads.connected = True
@@ -345,13 +346,6 @@ class Scheduler:
         for name, loop in self._own_loops.items():
             self._spawn(name, loop.run())
         self.ready.set()
-
-    async def _check_company(self) -> None:
-        try:
-            self._presence.check()
-        except HaMismatchError:
-            await self._presence.end()
-            raise
 
     async def stop(self) -> None:
         """End the loops, resign, and leave everything else as it is."""
