@@ -219,6 +219,12 @@ class LeadingLoops:
         assignment = self._view.assignment(workload_id)
         return assignment.value.node_id if assignment else UNASSIGNED
 
+    def acts_for(self, node_id: NodeId) -> bool:
+        """Whether something may be begun for the node now, or is under way for it."""
+        if self._ended or not self._scheduler.ports.membership.is_valid(self._leadership):
+            return False
+        return self._owns(node_id) or any(node_id in each for each in self._looking_at.values())
+
     async def let_end(self, nodes: frozenset[NodeId]) -> None:
         """Nothing is under way for these nodes afterwards; what takes too long is cut off."""
         await self._queue.let_end(

@@ -306,6 +306,11 @@ class Scheduler:
         """What this replica is among the others; coverage is as of the last probe."""
         return self._company.standing(acts=self.is_leader)
 
+    def acts_for(self, node_id: NodeId) -> bool:
+        """Whether this replica may begin something for the node at this moment, or is still at it;
+        ``""``: for what has no node."""
+        return self._leading is not None and self._leading.acts_for(node_id)
+
     @property
     def loops(self) -> Mapping[str, PeriodicLoop]:
         """The loops that run now, by name."""

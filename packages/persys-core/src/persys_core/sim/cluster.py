@@ -10,10 +10,10 @@ import random
 from collections.abc import Callable
 from datetime import timedelta
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from persys_core.control.answers import HeartbeatAnswer, RegisterAnswer
-from persys_core.control.config import SchedulerConfig, SchedulerPorts
+from persys_core.control.config import HaConfig, SchedulerConfig, SchedulerPorts
 from persys_core.control.requests import Heartbeat, RegisterNode
 from persys_core.control.scheduler import Scheduler
 from persys_core.memory.agents import MemoryAgents
@@ -79,18 +79,23 @@ class SimulatedCluster:
         self.liveness = MemoryLiveness(self.clock, self.config.liveness.lease)
         self.machines = SimulatedMachines(self.clock, seed=self.seed)
 
-    async def start_replica(self) -> Replica:
-        """One more replica, started."""
+    async def start_replica(self, ha: HaConfig | None = None) -> Replica:
+        """One more replica, started. ``ha``: how it shares the work, where not as ``config`` says;
+        in active-active mode replicas take one shard after the other otherwise."""
         serial = len(self.replicas)
         store = self.wrap_store(MemoryClusterStore(self.backend))
         membership = MemoryMembership(self._hub, store, self.clock, f"replica-{serial}", TTL)
         observer = CountingObserver()
         ports = self._ports(store, membership, stream(self.seed, "replica", serial), observer)
-        replica = Replica(Scheduler(ports, self.config), membership, observer)
+        replica = Replica(Scheduler(ports, self._config(ha, serial)), membership, observer)
         self.replicas.append(replica)
         await replica.scheduler.start()
         replica.is_up = True
         return replica
+
+    def _config(self, ha: HaConfig | None, serial: int) -> SchedulerConfig:
+        ha = ha or evolve(self.config.ha, shard_index=serial % self.config.ha.shard_count)
+        return evolve(self.config, ha=ha)
 
     def _ports(
         self,
@@ -111,6 +116,11 @@ class SimulatedCluster:
             observer=observer,
             memory=self.memory,
         )
+
+    def stranger(self, instance_id: str) -> MemoryMembership:
+        """Another program that stands in this cluster's elections, and is no replica of it."""
+        store = MemoryClusterStore(self.backend)
+        return MemoryMembership(self._hub, store, self.clock, instance_id, TTL)
 
     async def crash(self, replica: Replica) -> None:
         """The replica's process dies: nothing is handed over, its lease runs out."""
