@@ -115,9 +115,7 @@ class Sessions:
             deadline = await self._client.keep_alive(
                 session.lease_id, timeout=timedelta(seconds=seconds)
             )
-        # What was lost once is not held again, though etcd may have kept the lease.
-        if session.is_valid(self._clock.monotonic()):
-            session.deadline = deadline
+        session.renew(self._clock.monotonic(), deadline)
 
     async def _stands(self, session: Session) -> bool:
         """Whether the key is as it was put; somebody may have removed it. In doubt it is."""
