@@ -24,10 +24,7 @@ class Lease:
         """Whether it has neither been ended nor run out at ``now``."""
         return not self.ended.is_set() and now < self.deadline
 
-    def renew(self, now: float, ttl: float) -> bool:
-        """Move the deadline; false, and the lease is ended, where it has run out already."""
-        if not self.is_valid(now):
-            self.ended.set()
-            return False
-        self.deadline = now + ttl
-        return True
+    def renew(self, now: float, deadline: float) -> None:
+        """Move the deadline, unless the lease is over at ``now``: what was lost stays so."""
+        if self.is_valid(now):
+            self.deadline = deadline

@@ -265,13 +265,22 @@ class MemoryMembership:
             renewal.cancel()
 
     async def _renew(self, lease: Lease) -> None:
-        while True:
-            await self._clock.sleep(self._ttl / RENEWALS_PER_TTL)
+        pause = self._ttl / RENEWALS_PER_TTL
+        while lease.is_valid(self._clock.monotonic()):
+            await self._clock.sleep(pause)
             await self._running.wait()
-            if isinstance(lease, ReplicaLease):
-                await self._registrations.check(lease)
-            if not lease.renew(self._clock.monotonic(), self._ttl.total_seconds()):
-                return
+            is_told = await self._renew_once(lease)
+            pause = self._ttl / (RENEWALS_PER_TTL if is_told else RENEWALS_PER_TTL * 5)
+        lease.ended.set()
+
+    async def _renew_once(self, lease: Lease) -> bool:
+        """False where the store was to be asked and did not answer."""
+        ttl = self._ttl.total_seconds()
+        if isinstance(lease, ReplicaLease):
+            return await self._registering.renew(lease, ttl)
+        now = self._clock.monotonic()
+        lease.renew(now, now + ttl)
+        return True
 
     async def _until(self, happened: asyncio.Event, deadline: float) -> None:
         """Wait for the event or for the monotonic deadline, whichever comes first."""

@@ -45,7 +45,7 @@ class Registering:
             lease.written.set()
         if isinstance(result, Conflict):
             raise InstanceTakenError(f"somebody else put a record for {record.instance_id}")
-        lease.epoch = result.revision
+        lease.epoch, lease.record = result.revision, record
         if not lease.is_valid(self._clock.monotonic()):
             raise StoreUnavailableError(
                 f"the store took longer to register {record.instance_id} than its lease lasts"
@@ -76,6 +76,22 @@ class Registering:
             f"{lease.instance_id} is not registered any more, so its word on version {version} of"
             " the shard map is not taken: register again"
         )
+
+    async def renew(self, lease: ReplicaLease, ttl: float) -> bool:
+        """Renew the lease for ``ttl`` seconds from now; false where the store does not answer.
+
+        It goes the way of the records, so that a replica without its store is not held to be
+        there. The lease ends if its record is gone or is a restored backup's.
+        """
+        key, asked_at = Key.replica(lease.instance_id), self._clock.monotonic()
+        try:
+            found = (await self._store.get([key]))[key]
+        except StoreUnavailableError:
+            return False
+        if lease.epoch and (found is None or not lease.is_of(found)):
+            lease.ended.set()
+        lease.renew(self._clock.monotonic(), asked_at + ttl)
+        return True
 
     async def give_up(self, lease: ReplicaLease) -> None:
         """End the lease and remove its records; where the store is away the lease runs out.

@@ -9,14 +9,13 @@ registers is decided in ``registering``.
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from datetime import timedelta
 
 from attrs import define, field
 
 from persys_core.memory.leases import Lease
 from persys_core.model.ids import StoreRevision
-from persys_core.model.replica import InstanceId
+from persys_core.model.replica import InstanceId, ReplicaRecord
 from persys_core.ports.clock import Clock
 from persys_core.ports.cluster_store import (
     ClusterStore,
@@ -40,13 +39,18 @@ _AGAIN = timedelta(seconds=1)
 
 @define(eq=False)
 class ReplicaLease(Lease):
-    """One registration. ``epoch``: its record's creation, 0 before it is known.
+    """One registration. ``epoch``: the creation of its ``record``, 0 before it is known.
 
     ``written`` is set when the record's commit is over, however it ended.
     """
 
     epoch: StoreRevision = 0
+    record: ReplicaRecord | None = None
     written: asyncio.Event = field(factory=asyncio.Event, init=False)
+
+    def is_of(self, found: Versioned[Record]) -> bool:
+        """Whether ``found`` is its record. A store that went back counts revisions anew."""
+        return found.create_revision == self.epoch and found.value == self.record
 
 
 class Registrations:
@@ -87,14 +91,6 @@ class Registrations:
             self._see_end(lease), name=f"{instance_id}: the end of its registration"
         )
         return lease
-
-    async def check(self, lease: ReplicaLease) -> None:
-        """End the lease if its record is gone, or is that of a restored backup."""
-        key = Key.replica(lease.instance_id)
-        with suppress(StoreUnavailableError):
-            found = (await self._store.get([key]))[key]
-            if lease.epoch and (found is None or found.create_revision != lease.epoch):
-                lease.ended.set()
 
     def release(self, lease: ReplicaLease) -> None:
         """End the lease at once; its records are the caller's to remove."""
@@ -141,7 +137,7 @@ class Registrations:
         lease = self._leases.get(key.id)
         if lease is None:
             return False
-        return key.kind is not Kind.REPLICA or lease.epoch in {0, found.create_revision}
+        return key.kind is not Kind.REPLICA or not lease.epoch or lease.is_of(found)
 
 
 async def erase_records(

@@ -1,15 +1,16 @@
 """Elections, in the protocol that etcd's own concurrency package and etcdctl speak.
 
 A candidate's key is ``prefix/{lease id in hex}``, bound to its lease; the key with the lowest
-creation revision is the leader's. Decided here: a candidate watches the whole prefix, so that it
-learns of the loss of its own key as well as of the others'; its fence is its key's creation
-revision, and `LeaderKey.fence` stands in every transaction of a leader.
+creation revision is the leader's. Decided here: a key in a folder below is another election's; a
+candidate watches the whole prefix, so that it learns of the loss of its own key as well as of the
+others'; its fence is its key's creation revision, and `LeaderKey.fence` stands in every transaction
+of a leader.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing, suppress
 
 from attrs import frozen
@@ -28,6 +29,9 @@ from persys_adapters.etcd.client.values import (
 )
 
 __all__ = ["LeaderKey", "campaign", "candidate_key", "leader", "observe", "proclaim", "resign"]
+
+_RESIGNING_SECONDS = 1.0
+"""So long a campaign that ends is made to wait for etcd: the lease sees to the rest."""
 
 
 @frozen
@@ -74,8 +78,9 @@ async def campaign(
         waiting.result()
     except BaseException:
         waiting.cancel()
-        with suppress(EtcdError):
-            await resign(client, mine)
+        with suppress(EtcdError, TimeoutError):
+            async with asyncio.timeout(_RESIGNING_SECONDS):
+                await resign(client, mine)
         raise
     finally:
         for task in (waiting, losing):
@@ -99,7 +104,7 @@ async def resign(client: EtcdClient, mine: LeaderKey) -> bool:
 
 async def leader(client: EtcdClient, prefix: bytes) -> KeyValue | None:
     """The leader's key as it stands, if there is a leader."""
-    return _first((await _candidates(client, prefix)).kvs)
+    return _first(prefix, (await _candidates(client, prefix)).kvs)
 
 
 async def observe(client: EtcdClient, prefix: bytes) -> AsyncGenerator[KeyValue | None, None]:
@@ -114,7 +119,7 @@ async def observe(client: EtcdClient, prefix: bytes) -> AsyncGenerator[KeyValue 
         standing = {kv.key: kv for kv in found.kvs}
         async with aclosing(_changes(client, prefix, standing, found.revision)) as changes:
             async for _ in changes:
-                current = _first(tuple(standing.values()))
+                current = _first(prefix, standing.values())
                 if is_first or current != shown:
                     shown, is_first = current, False
                     yield current
@@ -145,7 +150,7 @@ async def _elected(client: EtcdClient, prefix: bytes, mine: LeaderKey) -> None:
                 ours = standing.get(mine.key)
                 if ours is None or ours.create_revision != mine.create_revision:
                     raise LeaseLostError("the candidate's key is gone, and its lease with it")
-                first = _first(tuple(standing.values()))
+                first = _first(prefix, standing.values())
                 if first is not None and first.key == mine.key:
                     return
 
@@ -177,7 +182,8 @@ def _range_of(prefix: bytes) -> tuple[bytes, bytes]:
     return prefix + b"/", end_of_prefix(prefix + b"/")
 
 
-def _first(kvs: tuple[KeyValue, ...]) -> KeyValue | None:
+def _first(prefix: bytes, kvs: Iterable[KeyValue]) -> KeyValue | None:
     """Who leads. A key without a lease is no candidate's: a copied one would lead for ever."""
-    candidates = (kv for kv in kvs if kv.lease)
+    below = len(prefix) + 1
+    candidates = (kv for kv in kvs if kv.lease and b"/" not in kv.key[below:])
     return min(candidates, key=lambda kv: kv.create_revision, default=None)
