@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import pytest_asyncio
@@ -16,9 +16,12 @@ from persys_adapters.etcd.client import EtcdClient, EtcdConfig, EtcdError, end_o
 from persys_adapters.etcd.cluster_store import EtcdClusterStore
 from persys_adapters.etcd.membership import EtcdMembership
 from persys_adapters.system_clock import SystemClock
-from persys_core.ports.cluster_store import ClusterStore
+from persys_core.model.replica import ReplicaRecord, ShardAcknowledgement
+from persys_core.ports.cluster_store import ClusterStore, Key
 from persys_core.ports.membership import Membership
+from persys_core.testing.cluster_store_backend import put, read
 from persys_core.testing.membership import MembershipCluster, MembershipContract
+from persys_core.testing.membership_cluster import closing
 from tests.servers.line import Line
 
 pytestmark = pytest.mark.slow
@@ -78,6 +81,10 @@ class EtcdElections(MembershipCluster):
         await self._client.delete(prefix, end_of_prefix(prefix))
         await self._client.aclose()
 
+    def membership_of(self, membership: Membership) -> EtcdMembership:
+        """The same with all that it can."""
+        return self._of(membership).membership
+
     def _of(self, membership: Membership) -> _Replica:
         return next(each for each in self._replicas if each.membership is membership)
 
@@ -100,3 +107,50 @@ class TestMembershipOnEtcd(MembershipContract):
         assert await one.leader("e") == "one"
         assert one.is_valid(leadership)
         await cluster.close()
+
+    async def test_elections_in_folders_below_are_others(self, cluster: MembershipCluster) -> None:
+        """Who leads the unnamed election, whose keys stand right under the prefix, is not decided
+        by the keys of the named ones, which stand in folders there."""
+        async with closing(cluster):
+            one, two = await cluster.join("one"), await cluster.join("two")
+            async with asyncio.timeout(20):
+                named = await one.campaign("coordinator")
+                unnamed = await two.campaign("scheduler")
+                assert await one.leader("scheduler") == "two"
+                assert await one.leader("coordinator") == "one"
+            assert named.epoch < unnamed.epoch
+
+    async def test_a_copied_record_is_replaced(
+        self, cluster: MembershipCluster, etcd_config: EtcdConfig
+    ) -> None:
+        """A record without a lease, from a restored backup, would be a replica for ever."""
+        assert isinstance(cluster, EtcdElections)
+        async with closing(cluster):
+            record = ReplicaRecord("one", datetime(2026, 1, 1, tzinfo=UTC))
+            old = await put(cluster.store, Key.replica("one"), record)
+            await put(cluster.store, Key.shard_ack("one"), ShardAcknowledgement("one", 1))
+            one = await cluster.join("one")
+            registration = await one.register(record)
+            assert registration.epoch > old
+            assert await read(cluster.store, Key.shard_ack("one")) is None
+            async with EtcdClient(etcd_config) as client:
+                found = await client.range(f"{cluster.prefix}/persys/replicas/one".encode())
+            assert [bool(kv.lease) for kv in found.kvs] == [True]
+
+    async def test_leaving_does_not_wait_for_etcd(self, cluster: MembershipCluster) -> None:
+        """With an etcd that answers nothing a replica with two leases leaves, and a campaign is
+        called off, within a couple of seconds."""
+        assert isinstance(cluster, EtcdElections)
+        async with closing(cluster):
+            one, two = await cluster.join("one"), await cluster.join("two")
+            leading = await one.campaign("e")
+            await two.register(ReplicaRecord("two", datetime(2026, 1, 1, tzinfo=UTC)))
+            campaign = asyncio.create_task(two.campaign("e"))
+            await asyncio.sleep(0.5)
+            await cluster.stall(two)
+            campaign.cancel()
+            async with asyncio.timeout(4.0):
+                await asyncio.wait([campaign])
+            async with asyncio.timeout(3.0):
+                await cluster.membership_of(two).aclose()
+            assert one.is_valid(leading)

@@ -12,8 +12,10 @@ from persys_adapters.kv.dict_kv import DictKv
 from persys_adapters.sqlite.cluster_store import SqliteClusterStore
 from persys_core.memory.elections import ElectionHub
 from persys_core.memory.membership import MemoryMembership
-from persys_core.ports.cluster_store import ClusterStore, Guarantee
+from persys_core.model.replica import ReplicaRecord
+from persys_core.ports.cluster_store import ClusterStore, Guarantee, Key
 from persys_core.ports.membership import Membership
+from persys_core.testing.cluster_store_backend import read
 from persys_core.testing.manual_clock import ManualClock, settle
 from persys_core.testing.membership import MembershipCluster, MembershipContract
 
@@ -72,6 +74,28 @@ class TestMembershipOnSqlite(MembershipContract):
     async def cluster(self, tmp_path: Path) -> AsyncIterator[MembershipCluster]:
         store = await SqliteClusterStore.open(tmp_path / "store.db")
         yield SharedStoreCluster(store)
+        await store.aclose()
+
+    async def test_records_of_a_killed_process_are_removed(self, tmp_path: Path) -> None:
+        """A process that ended without a word leaves its records in the file; the next one removes
+        them when it registers, since no lease of a former process is left."""
+        path, clock = tmp_path / "killed.db", ManualClock()
+        store = await SqliteClusterStore.open(path)
+        hub = ElectionHub(store)
+        former = MemoryMembership(hub, store, clock, "former")
+        await former.acknowledge(await former.register(ReplicaRecord("former", clock.now())), 1)
+        former.close()
+        hub.close()
+        await store.aclose()
+        store = await SqliteClusterStore.open(path)
+        assert await read(store, Key.replica("former")) is not None
+        hub = ElectionHub(store)
+        next_one = MemoryMembership(hub, store, clock, "next")
+        held = await next_one.register(ReplicaRecord("next", clock.now()))
+        assert await read(store, Key.replica("former")) is None
+        assert await read(store, Key.shard_ack("former")) is None
+        assert await read(store, Key.replica("next")) is not None
+        await next_one.resign(held)
         await store.aclose()
 
 

@@ -22,10 +22,12 @@ from persys_core.ports.clock import Clock
 __all__ = ["Session", "Sessions"]
 
 RENEWALS_PER_TTL = 3
-_RENEWAL_SHARE = 0.3
-"""So much of a lease a renewal may take: less than the time between two of them."""
+_RENEWAL_SHARE = 0.2
+"""So much of a lease a renewal may take: several are tried before it runs out."""
 _LOOK_SHARE = 0.1
 _AGAIN_SHARE = 1 / 15
+# A clock that counts whole ticks would not get past the rest of one.
+_LEAST_WAIT = 0.001
 _REVOKING_SECONDS = 1.5
 _log = structlog.stdlib.get_logger("persys_adapters.etcd.membership")
 
@@ -82,7 +84,7 @@ class Sessions:
         """Renew until it is lost. True where etcd says that the lease is not there any more."""
         pause = self._ttl / RENEWALS_PER_TTL
         while (left := session.deadline - self._clock.monotonic()) > 0:
-            await self._clock.sleep(timedelta(seconds=min(pause, left)))
+            await self._clock.sleep(timedelta(seconds=max(_LEAST_WAIT, min(pause, left))))
             began = self._clock.monotonic()
             pause = self._ttl * _AGAIN_SHARE
             try:
