@@ -16,6 +16,7 @@ from datetime import timedelta
 from attrs import frozen
 
 from persys_core.model.drift import OrphanPolicy
+from persys_core.model.replica import HaMode
 from persys_core.sim.report import Report, SimulationError, replay_command
 from persys_core.sim.runner import run_scenario
 from persys_core.sim.scenario import FaultKind, Scenario
@@ -65,6 +66,13 @@ def _parser() -> argparse.ArgumentParser:
         choices=tuple(OrphanPolicy),
         help="what becomes of orphans; by default the seed chooses",
     )
+    parser.add_argument(
+        "--ha",
+        type=HaMode,
+        choices=tuple(HaMode),
+        default=HaMode.FAILOVER,
+        help="how the replicas share the work (failover)",
+    )
     parser.add_argument("--until", type=float, help="end at this minute, without settling")
     parser.add_argument("--trace", action="append", default=[], help="an id to follow")
     parser.add_argument("--jobs", type=int, default=1, help="processes (1)")
@@ -84,6 +92,7 @@ def _scenario(options: argparse.Namespace, seed: int) -> Scenario:
         faults_per_minute=options.faults_per_minute,
         kinds=kinds or frozenset(FaultKind),
         orphan_policy=options.orphan_policy,
+        ha_mode=options.ha,
     )
 
 

@@ -7,6 +7,7 @@ replicas are the real ones; only their ports are in memory.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -50,6 +51,7 @@ class Replica:
     membership: MemoryMembership
     observer: CountingObserver
     is_up: bool = False
+    is_gone: bool = False
 
 
 @define(eq=False)
@@ -87,15 +89,24 @@ class SimulatedCluster:
         membership = MemoryMembership(self._hub, store, self.clock, f"replica-{serial}", TTL)
         observer = CountingObserver()
         ports = self._ports(store, membership, stream(self.seed, "replica", serial), observer)
-        replica = Replica(Scheduler(ports, self._config(ha, serial)), membership, observer)
+        replica = Replica(Scheduler(ports, self._config(ha)), membership, observer)
         self.replicas.append(replica)
         await replica.scheduler.start()
         replica.is_up = True
         return replica
 
-    def _config(self, ha: HaConfig | None, serial: int) -> SchedulerConfig:
-        ha = ha or evolve(self.config.ha, shard_index=serial % self.config.ha.shard_count)
-        return evolve(self.config, ha=ha)
+    def _config(self, ha: HaConfig | None) -> SchedulerConfig:
+        return evolve(self.config, ha=ha or evolve(self.config.ha, shard_index=self._free_shard()))
+
+    def _free_shard(self) -> int:
+        """The shard that the fewest replicas stand for."""
+        shards = range(self.config.ha.shard_count)
+        taken = Counter(
+            replica.scheduler.config.ha.shard_index
+            for replica in self.replicas
+            if not replica.is_gone
+        )
+        return min(shards, key=lambda shard: (taken[shard], shard))
 
     def _ports(
         self,
@@ -124,13 +135,13 @@ class SimulatedCluster:
 
     async def crash(self, replica: Replica) -> None:
         """The replica's process dies: nothing is handed over, its lease runs out."""
-        replica.is_up = False
+        replica.is_up, replica.is_gone = False, True
         replica.membership.close()
         await replica.scheduler.abandon()
 
     async def stop_replica(self, replica: Replica) -> None:
         """The replica ends cleanly and resigns."""
-        replica.is_up = False
+        replica.is_up, replica.is_gone = False, True
         await replica.scheduler.stop()
 
     def add_machine(self, settings: AgentSettings, plan: FaultPlan | None = None) -> NodeId:

@@ -39,6 +39,7 @@ class Rule(StrEnum):
     STEADY = "9-steady-is-silent"
     NO_BUGS = "10-no-bugs"
     EVICTIONS = "11-evictions"
+    ONE_OWNER = "12-one-owner"
 
 
 @frozen
@@ -69,7 +70,7 @@ class Scene:
     config: SchedulerConfig
     now: Callable[[], datetime]
     left_alone_until: Callable[[NodeId], datetime | None]
-    """Until when the leader spares an agent that did not answer it."""
+    """Until when whoever acts for it spares an agent that did not answer it."""
     is_at_rest: Callable[[NodeId, WorkloadId], bool]
     """Whether nothing of a workload runs on a machine, nor will by the machine's own doing."""
     spec_on: Callable[[NodeId, WorkloadId], WorkloadSpec | None] = lambda _, __: None

@@ -12,8 +12,6 @@ from datetime import datetime, timedelta
 
 from attrs import evolve, frozen
 
-from persys_core.control.standing import FAILOVER_ELECTION
-from persys_core.model.cluster import ClusterMarker
 from persys_core.model.ids import NodeId, RevisionId, WorkloadId
 from persys_core.model.states import DesiredState, TaintEffect, WorkloadStatus
 from persys_core.model.workload import (
@@ -27,7 +25,7 @@ from persys_core.nodes.liveness import lost_at
 from persys_core.placement.demand import charge_for
 from persys_core.placement.request import PlacementRequest
 from persys_core.ports.agents import ApplyRequest, DeleteRequest
-from persys_core.ports.cluster_store import Key, Record
+from persys_core.ports.cluster_store import Record
 from persys_core.retry.failure import is_node_bound
 from persys_core.sim.invariants import Finding, Rule, Scene
 from persys_core.sim.invariants_orphans import is_orphan_to_delete
@@ -36,7 +34,6 @@ from persys_core.sim.mirror import Step, Touched
 __all__ = [
     "Announcements",
     "budget",
-    "current_epoch",
     "is_lost",
     "new_intents",
     "patience",
@@ -103,21 +100,6 @@ class Announcements:
             f" {call.epoch}, and no commit announced it",
             (call.workload_id, call.node_id),
         )
-
-
-def current_epoch(scene: Scene, step: Step) -> Iterator[Finding]:
-    """Rule 3, at the commit: an intent carries the epoch of whoever leads at that moment."""
-    leader = scene.mirror.get(Key.leader(FAILOVER_ELECTION))
-    marker = scene.mirror.get(Key.marker())
-    base = marker.value.epoch_base if marker and isinstance(marker.value, ClusterMarker) else 0
-    epoch = base + leader.create_revision if leader else 0
-    for workload_id, intent in new_intents(step):
-        if intent.epoch != epoch:
-            yield Finding(
-                Rule.INTENT,
-                f"an intent of epoch {intent.epoch} was committed while epoch {epoch} leads",
-                (workload_id, intent.node_id),
-            )
 
 
 def patience(scene: Scene, step: Step) -> Iterator[Finding]:

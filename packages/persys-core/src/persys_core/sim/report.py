@@ -69,6 +69,8 @@ def replay_command(scenario: Scenario, finding: Finding | None = None) -> str:
         words.append(f"--faults-per-minute {scenario.faults_per_minute:g}")
     if scenario.deeds_per_minute != default.deeds_per_minute:
         words.append(f"--deeds-per-minute {scenario.deeds_per_minute:g}")
+    if scenario.ha_mode is not default.ha_mode:
+        words.append(f"--ha {scenario.ha_mode}")
     if scenario.orphan_policy is not None:
         words.append(f"--orphan-policy {scenario.orphan_policy}")
     if scenario.kinds != default.kinds:

@@ -176,8 +176,9 @@ class Run:
             if node is None or not node.listed_under or not heard_at or heard_at < mended_at:
                 missing.append((f"{node_id} is not heard and listed", (node_id,)))
         up = [replica.scheduler for replica in cluster.replicas if replica.is_up]
-        if not any(scheduler.is_leader for scheduler in up):
-            missing.append(("nobody leads", ()))
+        for node_id in ("", *self._stage.nodes()):
+            if not any(scheduler.acts_for(node_id) for scheduler in up):
+                missing.append((f"nobody acts for {node_id or 'what has no node'}", (node_id,)))
         missing.extend(
             (f"{each.instance_id} is in mode {each.mode.mode}: {each.mode.reason}", ())
             for each in up

@@ -12,7 +12,9 @@ from enum import StrEnum
 
 from attrs import frozen
 
+from persys_core.control.config import HaConfig
 from persys_core.model.drift import OrphanPolicy
+from persys_core.model.replica import HaMode
 from persys_core.sim.rng import stream
 
 __all__ = ["Fault", "FaultKind", "Scenario", "plan_faults"]
@@ -70,7 +72,9 @@ class FaultKind(StrEnum):
 @frozen
 class Scenario:
     """A run. ``deeds_per_minute``: what users and operators do; ``faults_per_minute``: the rate
-    at which faults begin, 0 for a calm run; ``orphan_policy``: the seed's choice where ``None``."""
+    at which faults begin, 0 for a calm run; ``orphan_policy``: the seed's choice where ``None``.
+    ``ha_mode``: how the replicas share the work.
+    """
 
     seed: int
     nodes: int = 20
@@ -81,6 +85,13 @@ class Scenario:
     faults_per_minute: float = 2.0
     kinds: frozenset[FaultKind] = frozenset(FaultKind)
     orphan_policy: OrphanPolicy | None = None
+    ha_mode: HaMode = HaMode.FAILOVER
+
+    @property
+    def ha(self) -> HaConfig:
+        """How the replicas share the work; in active-active mode there is a shard for each."""
+        sharded = self.ha_mode is HaMode.ACTIVE_ACTIVE
+        return HaConfig(self.ha_mode, shard_count=self.replicas if sharded else 1)
 
     def policy(self) -> OrphanPolicy:
         """What becomes of orphans in this run."""

@@ -56,7 +56,7 @@ class Stage:
         self.cluster = SimulatedCluster(
             clock,
             scenario.seed,
-            SchedulerConfig(orphan_policy=scenario.policy()),
+            SchedulerConfig(orphan_policy=scenario.policy(), ha=scenario.ha),
             wrap_store=self._wrap_store,
             wrap_agents=self._wrap_agents,
         )

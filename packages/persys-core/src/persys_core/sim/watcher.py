@@ -27,6 +27,7 @@ from persys_core.ports.agents import (
 )
 from persys_core.ports.cluster_store import COORDINATION, Commit, Delete, Kind
 from persys_core.ports.observer import Metric
+from persys_core.shards.hashing import UNASSIGNED
 from persys_core.sim.agent_journal import Happening, JournalEntry
 from persys_core.sim.cluster import SimulatedCluster
 from persys_core.sim.describe import described, described_outcome, subjects_of
@@ -35,13 +36,13 @@ from persys_core.sim.invariants import CommitRule, Finding, FullRule, Rule, Scen
 from persys_core.sim.invariants_calls import (
     Announcements,
     budget,
-    current_epoch,
     is_lost,
     patience,
     wanted,
 )
 from persys_core.sim.invariants_evictions import Evictions
 from persys_core.sim.invariants_ledger import capacity, ledger, ledger_in_full, one_assignment
+from persys_core.sim.invariants_owners import Epochs, is_about_owners, one_owner
 from persys_core.sim.invariants_promises import promise, promises, promises_in_full
 from persys_core.sim.invariants_volumes import attachments, note_fences, volumes_in_step
 from persys_core.sim.journal_reader import JournalReader
@@ -53,7 +54,6 @@ __all__ = ["WatchedAgents", "Watcher"]
 COMMIT_RULES: tuple[CommitRule, ...] = (
     capacity,
     one_assignment,
-    current_epoch,
     patience,
     budget,
     ledger,
@@ -96,6 +96,7 @@ class Watcher:
         self._journals = JournalReader(cluster.machines, self.scene)
         self._is_silent = False
         self.evictions = Evictions(self.scene, self._leader)
+        self._epochs = Epochs()
         cluster.events.on_append(self.evictions.heard)
         cluster.backend.on_commit(self._on_commit)
 
@@ -110,6 +111,7 @@ class Watcher:
     def look(self) -> None:
         """Every few seconds: what only time can violate."""
         self.read_journals()
+        self._judge_owners()
         if self.data_is_whole:
             self.report(self.evictions.look())
 
@@ -215,7 +217,22 @@ class Watcher:
         self._judge_silence(step)
         for rule in COMMIT_RULES:
             self.report(rule(self.scene, step))
+        self.report(self._epochs.committed(self.scene, step))
         self.report(self.evictions.committed(step))
+        if is_about_owners(step):
+            self._judge_owners()
+
+    def _judge_owners(self) -> None:
+        nodes = [each.id for each in self.mirror.values(Kind.NODE, Node)]
+        acting = [
+            (
+                replica.scheduler.instance_id,
+                frozenset(n for n in ("", *nodes) if replica.scheduler.acts_for(n)),
+            )
+            for replica in self._cluster.replicas
+            if replica.is_up
+        ]
+        self.report(one_owner(nodes, acting))
 
     def _give_up_nodes(self, commit: Commit) -> None:
         """Who removes a node answers for copies that may still run there, or yet start."""
@@ -236,15 +253,16 @@ class Watcher:
 
     def _left_alone_until(self, node_id: NodeId) -> datetime | None:
         for replica in self._cluster.replicas:
-            if replica.is_up and replica.scheduler.is_leader:
+            if replica.is_up and replica.scheduler.acts_for(node_id):
                 return replica.scheduler.reach.blocked_until(node_id)
         return None
 
     def _leader(self) -> str:
-        """Who leads and is not frozen."""
+        """Who leads, or sets the pace for all, and is not frozen."""
         for replica in self._cluster.replicas:
             scheduler = replica.scheduler
-            if replica.is_up and scheduler.is_leader and not scheduler.modes.is_frozen:
+            acts = scheduler.is_leader and scheduler.acts_for(UNASSIGNED)
+            if replica.is_up and acts and not scheduler.modes.is_frozen:
                 return scheduler.instance_id
         return ""
 
