@@ -297,6 +297,18 @@ async def test_a_report_that_may_be_older_than_the_end_of_its_record_is_none(
 
 
 @virtual_time()
+async def test_the_note_of_a_stop_is_no_copy(clock: VirtualClock) -> None:
+    """Its runtime has nothing, and the agent will not make it anew; one that is told to run it
+    would (simulator, seed 1, elastic)."""
+    gone = AgentReport("w", AgentState.UNKNOWN, "r", message="container not found")
+    copies = OrphanCopies(ClusterView(), clock, lambda _: True)
+    stopped = evolve(gone, desired_state=DesiredState.STOPPED)
+    assert not copies.take("n1", [stopped], clock.now(), full=True)
+    wanted = evolve(gone, desired_state=DesiredState.RUNNING)
+    assert copies.take("n1", [wanted], clock.now(), full=True) == {"w"}
+
+
+@virtual_time()
 async def test_a_full_listing_counts_for_more_than_a_record(clock: VirtualClock) -> None:
     """A record of a copy that was removed since stands until the next look for drift."""
     view, copies = _known(clock)

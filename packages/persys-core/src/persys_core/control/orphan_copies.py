@@ -20,6 +20,7 @@ from persys_core.model.observation import AgentReport, AgentState
 from persys_core.model.workload import Assignment, Tombstone
 from persys_core.ports.clock import Clock
 from persys_core.ports.cluster_store import Key, Kind, Record, Versioned
+from persys_core.reconcile.observe import says_gone_and_stopped
 
 __all__ = ["OrphanCopies"]
 
@@ -115,7 +116,8 @@ class OrphanCopies:
         if ended is not None and at <= ended + STALE_WITHIN:
             return False
         owed = self._view.tombstone(node_id, workload_id) is not None
-        return not owed and report.state not in _HARMLESS
+        harmless = report.state in _HARMLESS or says_gone_and_stopped(report)
+        return not owed and not harmless
 
     def _drop(self, node_id: NodeId, workload_id: WorkloadId) -> None:
         nodes = self._seen.get(workload_id, {})

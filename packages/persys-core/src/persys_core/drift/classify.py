@@ -20,7 +20,11 @@ from persys_core.model.ids import NodeId, RevisionId, WorkloadId
 from persys_core.model.observation import AgentReport, AgentState
 from persys_core.model.states import DesiredState, ObservedState, WorkloadStatus
 from persys_core.model.workload import Assignment, StatusRecord, Workload
-from persys_core.reconcile.observe import observe_report, says_gone
+from persys_core.reconcile.observe import (
+    observe_report,
+    says_gone,
+    says_gone_and_stopped,
+)
 
 __all__ = [
     "COMPARISONS",
@@ -342,7 +346,12 @@ def _statuses(case: _Case, kind: DriftType) -> tuple[str, str]:
     report, workload = case.sighted.report, case.recorded.workload
     if kind is DriftType.REVISION_MISMATCH and report and workload:
         return workload.revision_id, report.revision_id
-    return str(case.status or ""), str(report.state) if report else MISSING
+    return str(case.status or ""), _told_state(report) if report else MISSING
+
+
+def _told_state(report: AgentReport) -> str:
+    """What the record says of a copy; one that is gone and told to stop is no copy that runs."""
+    return str(AgentState.STOPPED if says_gone_and_stopped(report) else report.state)
 
 
 def _orphan(case: _Case) -> Orphan:

@@ -30,7 +30,7 @@ from persys_core.model.workload import Failure, Workload
 from persys_core.retry.failure import classify_failure
 from persys_core.retry.texts import presentable, without_secrets
 
-__all__ = ["Sighting", "missing", "observe_report", "says_gone"]
+__all__ = ["Sighting", "missing", "observe_report", "says_gone", "says_gone_and_stopped"]
 
 
 @frozen
@@ -81,6 +81,13 @@ def missing() -> Sighting:
 def says_gone(report: AgentReport) -> bool:
     """Whether the agent says that it does not have the workload (after a delete)."""
     return report.state is AgentState.FAILED and _failed(report) is ObservedState.MISSING
+
+
+def says_gone_and_stopped(report: AgentReport) -> bool:
+    """Whether its runtime has nothing of the workload, and the agent will not make it anew: all
+    that is left is a note that it was told to stop it."""
+    told = report.desired_state is DesiredState.STOPPED
+    return told and report.state is AgentState.UNKNOWN and bool(_NOT_THERE.search(report.message))
 
 
 def observe_report(
