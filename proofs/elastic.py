@@ -2,7 +2,7 @@
 
 Decided here: the course and the bounds. Four replicas share a thousand nodes; every five seconds
 one joins or one leaves, for five minutes, every fifth leave without a word. Who acts for a node
-follows from what a replica's view shows, so that looking whenever any view changed misses no moment:
+follows from what a replica's view shows, so that looking whenever a view changed misses no moment:
 never may two replicas act for one node. The time that a node had nobody is told for each change.
 The tests hold the short form of this.
 """
