@@ -9,6 +9,7 @@ from attrs import field, frozen
 
 from persys_core.memory.cluster_memory import MemoryClusterMemory
 from persys_core.model.drift import OrphanPolicy
+from persys_core.model.replica import HaMode
 from persys_core.model.states import WorkloadType
 from persys_core.nodes.liveness import LivenessPolicy
 from persys_core.ports.agents import Agents
@@ -24,7 +25,18 @@ from persys_core.reconcile.reapply import ReapplyPolicy
 from persys_core.reconcile.situation import Timing
 from persys_core.retry.policy import RetryPolicy
 
-__all__ = ["SchedulerConfig", "SchedulerPorts"]
+__all__ = ["HaConfig", "SchedulerConfig", "SchedulerPorts"]
+
+
+@frozen
+class HaConfig:
+    """This replica among others. ``version`` and ``address`` are what it says of itself."""
+
+    mode: HaMode = HaMode.FAILOVER
+    shard_count: int = 1
+    shard_index: int = 0
+    version: str = ""
+    address: str = ""
 
 
 @frozen
@@ -49,6 +61,7 @@ class SchedulerConfig:
     commit_attempts: int = 32
     compact_interval: timedelta = timedelta(minutes=5)
     """How much of the store's history is kept for watchers, about; zero leaves it alone."""
+    ha: HaConfig = HaConfig()
 
     def apply_timeout(self, workload_type: WorkloadType) -> timedelta:
         """How long a start of this type may take before it counts as stuck."""

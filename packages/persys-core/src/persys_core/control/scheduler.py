@@ -44,6 +44,7 @@ from persys_core.control.planning import Planning
 from persys_core.control.queries import Queries
 from persys_core.control.reads import Reads
 from persys_core.control.recovery import Recovery
+from persys_core.control.standing import Standing
 from persys_core.control.usage_ends import end_usage_with_work
 from persys_core.control.view import ClusterView
 from persys_core.control.volume_operations import VolumeOperations
@@ -227,7 +228,7 @@ class Scheduler:
             self.modes,
             self.ports,
             self.config,
-            lambda: self._leader_id,
+            lambda: self.standing,
             lambda: self.monitor.alarms,
         )
 
@@ -273,6 +274,17 @@ class Scheduler:
     def leader_id(self) -> str:
         """The instance that leads, as far as this replica knows."""
         return self._leader_id
+
+    @property
+    def standing(self) -> Standing:
+        """Its part in the cluster, as far as it is known without other replicas."""
+        return Standing(
+            instance_id=self.instance_id,
+            ha_mode=self.config.ha.mode,
+            role="leader" if self.is_leader else "standby",
+            leader_id=self._leader_id,
+            owned_nodes=len(self.view.all(Kind.NODE)) if self.is_leader else 0,
+        )
 
     @property
     def loops(self) -> Mapping[str, PeriodicLoop]:
