@@ -6,9 +6,16 @@ What the real programs say of them stands in `tests/e2e/test_haproxy.py`.
 from __future__ import annotations
 
 import configparser
+import http.server
+import os
 import re
+import socket
+import subprocess
+import sys
+import threading
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -188,3 +195,48 @@ def test_the_image_has_what_it_copies() -> None:
     python = wanted["project"]["requires-python"]
     assert python == ">=3.11"
     assert "FROM python:3.12-slim" in text
+
+
+@contextmanager
+def page(status: int) -> Iterator[int]:
+    """A server that answers everything so; its port."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status if self.path == "/readyz" else 404)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as serving:
+        thread = threading.Thread(target=serving.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield serving.server_port
+        finally:
+            serving.shutdown()
+            thread.join()
+
+
+def healthcheck(port: int) -> int:
+    """What the check of the image says of a scheduler at this port."""
+    command = [sys.executable, str(HA / "healthcheck.py")]
+    env = {**os.environ, "METRICS_PORT": str(port)}
+    return subprocess.run(command, env=env, capture_output=True, check=False).returncode
+
+
+def test_the_check_of_the_image_asks_for_readiness() -> None:
+    """200 is healthy; 503, and nobody there, is not."""
+    with page(200) as port:
+        assert healthcheck(port) == 0
+    assert healthcheck(port) == 1
+    with page(503) as port:
+        assert healthcheck(port) == 1
+
+
+@pytest.mark.slow
+def test_a_frozen_scheduler_is_not_healthy() -> None:
+    """It accepts the connection and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        assert healthcheck(listening.getsockname()[1]) == 1
