@@ -73,12 +73,19 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     said(analyze, "security", "--offline=true", "--threshold=20", str(file))
 
 
-def test_compose_takes_its_file() -> None:
-    """Docker's own reading of the file, where its plugin is there."""
+def test_docker_takes_its_files(tmp_path: Path) -> None:
+    """Docker's own reading of both files. Where its Compose plugin is missing, Swarm reads that
+    file too: it knows all of it but the name of the project."""
     docker = shipped("docker")
-    if subprocess.run([docker, "compose", "version"], capture_output=True, check=False).returncode:
-        pytest.skip("docker compose is not installed")
-    said(docker, "compose", "-f", str(HA / "docker-compose.scheduler-ha.yml"), "config", "--quiet")
+    said(docker, "stack", "config", "-c", str(HA / "docker-stack.scheduler-ha.snippet.yml"))
+    compose = HA / "docker-compose.scheduler-ha.yml"
+    version = (docker, "compose", "version")
+    if subprocess.run(version, capture_output=True, check=False).returncode == 0:
+        said(docker, "compose", "-f", str(compose), "config", "--quiet")
+        return
+    file = tmp_path / compose.name
+    file.write_text(compose.read_text().replace("name: persys-scheduler-ha\n", ""))
+    said(docker, "stack", "config", "-c", str(file))
 
 
 class Replicas:
