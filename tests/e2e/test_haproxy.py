@@ -118,6 +118,7 @@ class Replicas:
                 folder,
                 port=self.ports[0],
                 metrics_port=self.ports[1],
+                ready_seconds=60,
                 PERSYS_GRPC_ADDR=HOSTS[name],
                 PERSYS_STORE="etcd",
                 ETCD_ENDPOINTS=",".join(self._etcd.endpoints),
