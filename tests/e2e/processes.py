@@ -108,11 +108,12 @@ class Server(Program):
     port: int
     metrics_port: int
     folder: Path
+    host: str = "127.0.0.1"
 
     @property
     def address(self) -> str:
         """Where its API is."""
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
 
 def free_port() -> int:
@@ -204,19 +205,21 @@ async def server(
     folder: Path,
     *,
     port: int = 0,
+    metrics_port: int = 0,
     debug: bool = False,
     ready_seconds: float = READY_SECONDS,
     **environment: str,
 ) -> AsyncIterator[Server]:
     """A `persys-server run` that serves; with ``debug`` asyncio watches itself."""
-    port, metrics_port = port or free_port(), free_port()
+    port, metrics_port = port or free_port(), metrics_port or free_port()
     env = server_environment(folder, **environment)
     if debug:
         env["PYTHONASYNCIODEBUG"] = "1"
     ports = ("--grpc-port", str(port), "--metrics-port", str(metrics_port))
     log = folder / f"server-{metrics_port}.log"
     async with started("persys-server", "run", "--insecure", *ports, log=log, env=env) as program:
-        running = Server(program.name, program.process, log, port, metrics_port, folder)
+        host = env["PERSYS_GRPC_ADDR"]
+        running = Server(program.name, program.process, log, port, metrics_port, folder, host)
         await _serves(running, ready_seconds)
         yield running
 
@@ -317,7 +320,7 @@ async def control(port: int, path: str, *, post: bool = False) -> Any:
 
 async def scraped(running: Server, accept: str = "text/plain") -> str:
     """The text of its metrics page."""
-    url = f"http://127.0.0.1:{running.metrics_port}/metrics"
+    url = f"http://{running.host}:{running.metrics_port}/metrics"
 
     def ask() -> str:
         request = urllib.request.Request(url, headers={"Accept": accept})

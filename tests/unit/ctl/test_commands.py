@@ -339,3 +339,61 @@ async def test_summary() -> None:
         "Answered by  s1 (leader)",
         "Leader       s1",
     ]
+
+
+def replicas(ha_mode: str) -> list[pb.ReplicaView]:
+    """Two of them; the second says nothing of itself."""
+    return [
+        pb.ReplicaView(
+            instance_id="s1", address="a:8085", version="0.1.0", ha_mode=ha_mode, shard="0/2"
+        ),
+        pb.ReplicaView(instance_id="s2", ha_mode=ha_mode, shard="1/2"),
+    ]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("ha_mode", "first", "second"),
+    [
+        ("failover", "leader", "standby"),
+        ("active-active", "shard 0/2, leads it", "shard 1/2"),
+        ("elastic", "owner, coordinates", "owner"),
+    ],
+)
+async def test_summary_shows_the_replicas(ha_mode: str, first: str, second: str) -> None:
+    """Who is there and where, who leads, and for how many nodes the one that answered acts."""
+    fake = FakeScheduler(
+        summary=pb.GetClusterSummaryResponse(
+            total_nodes=5,
+            ready_nodes=5,
+            instance_id="s1",
+            role="leader",
+            leader_id="s1",
+            ha_mode=ha_mode,
+            shard="0/2",
+            owned_nodes=3,
+            replicas=replicas(ha_mode),
+        )
+    )
+    lines = (await ask(fake, "summary")).out.splitlines()
+    assert lines[-5] == f"Replicas     2, {ha_mode}, shard 0/2; this one acts for 3 of 5 nodes"
+    assert lines[-4] == ""
+    assert [line.split(maxsplit=3) for line in lines[-3:]] == [
+        ["REPLICA", "ADDRESS", "VERSION", "PART"],
+        ["s1", "a:8085", "0.1.0", first],
+        ["s2", "-", "-", second],
+    ]
+
+
+@pytest.mark.asyncio
+async def test_summary_tells_what_nobody_acts_for() -> None:
+    """A foreign leader and nodes without one owner stand there only if there are any."""
+    torn = pb.GetClusterSummaryResponse(
+        ha_mode="elastic", unowned_nodes=2, doubly_owned_nodes=1, foreign_leader="go-1"
+    )
+    lines = (await ask(FakeScheduler(summary=torn), "summary")).out.splitlines()
+    assert lines[-3:] == [
+        "Foreign       go-1 leads and is not ours; mutations are refused",
+        "Unowned       2 nodes: nobody acts for them",
+        "Doubly owned  1 nodes: two replicas act for them",
+    ]

@@ -222,7 +222,9 @@ GetWorkloadResponse: store_revision=100:int64 stale=101:bool age_seconds=102:dou
 ListEventsResponse: store_revision=100:int64 stale=101:bool age_seconds=102:double
 GetClusterSummaryResponse: store_revision=100:int64 stale=101:bool age_seconds=102:double \
     mode=103 mode_reason=104 instance_id=105 role=106 leader_id=107 \
-    workloads_by_status=108:{int32} draining_nodes=109:int32
+    workloads_by_status=108:{int32} draining_nodes=109:int32 \
+    ha_mode=110 shard=111 replicas=112:[ReplicaView] owned_nodes=113:int32 \
+    unowned_nodes=114:int32 doubly_owned_nodes=115:int32 foreign_leader=116
 NodeView: cordoned=100:bool draining=101:bool intent_reason=102 allocated=103:[ResourceAmount] \
     capacity=104:[ResourceAmount] overcommitted=105:bool reserved=106:[ResourceAmount] \
     fenced=107:bool fence_reason=108 fenced_at=109:Timestamp \
@@ -269,6 +271,7 @@ GetDrainProgressResponse: moved=1:int32 remaining=2:int32 moving=3:int32 \
     blocked=4:[DrainBlocker] deadline_at=5:Timestamp force=6:bool stopped=7:int32 \
     owed_workload_ids=8:[string]
 DrainBlocker: workload_id=1 code=2 reason=3
+ReplicaView: instance_id=1 address=2 version=3 ha_mode=4 shard=5 registered_at=6:Timestamp
 RemoveNodeRequest: node_id=1 force=2:bool reason=3
 RemoveNodeResponse: accepted=1:bool message=2 workload_ids=3:[string]
 FenceNodeRequest: node_id=1 reason=2

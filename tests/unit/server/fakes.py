@@ -47,10 +47,12 @@ from persys_core.control.requests import (
     RemoveNode,
     VolumeFilter,
 )
+from persys_core.control.standing import Standing
 from persys_core.memory.event_log import MemoryEventLog
 from persys_core.model.drift import DriftAction, DriftRecord, DriftType
 from persys_core.model.errors import NotFoundError
 from persys_core.model.node import Fence, Node, OperatorIntent, Taint
+from persys_core.model.replica import ReplicaRecord
 from persys_core.model.resources import Resources
 from persys_core.model.spec import ContainerSpec, WorkloadSpec, spec_revision
 from persys_core.model.spec_changes import SpecChange
@@ -146,6 +148,21 @@ def workload_view(workload_id: str = "w1", spec: WorkloadSpec | None = None) -> 
     return WorkloadView(workload, status, assignment=None, max_attempts=5)
 
 
+def standing(**changes: Any) -> Standing:
+    """The leader of two replicas in failover, which acts for both nodes."""
+    values: dict[str, Any] = {
+        "instance_id": "replica-1",
+        "role": "leader",
+        "leader_id": "replica-1",
+        "owned_nodes": 2,
+        "replicas": (
+            ReplicaRecord("replica-1", NOW, "0.1.0", address="10.0.0.1:8085"),
+            ReplicaRecord("replica-2", NOW),
+        ),
+    }
+    return Standing(**(values | changes))
+
+
 def summary(**changes: Any) -> ClusterSummary:
     """Two nodes, one of them away, and three workloads."""
     values: dict[str, Any] = {
@@ -158,6 +175,7 @@ def summary(**changes: Any) -> ClusterSummary:
         "leader_id": "replica-1",
         "is_leader": True,
         "generated_at": NOW,
+        "standing": standing(),
         "workloads_by_desired_state": {"Running": 2, "Deleted": 1},
     }
     return ClusterSummary(**(values | changes))

@@ -8,19 +8,35 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from persys_core.model.replica import HaMode, ReplicaRecord
 from persys_core.model.states import OperatingMode
 from persys_server.http.app import http_app
 from persys_server.http.server import HttpServer
 from persys_server.phase import Phase, PhaseSwitch
 from persys_server.replica import ReplicaState
+from tests.unit.server.fakes import standing
 
 SINCE = datetime(2026, 3, 4, 7, 6, 7, 999, tzinfo=timezone(timedelta(hours=2)))
 
 
+STANDBY = standing(role="standby", leader_id="replica-2", owned_nodes=0)
+SHOWN = {
+    "instance": "replica-1", "role": "standby", "leader": "replica-2",
+    "haMode": "failover", "shard": "",
+    "replicas": [
+        {"instance": "replica-1", "address": "10.0.0.1:8085", "version": "0.1.0",
+         "haMode": "failover", "shard": "", "since": "2026-03-04T05:06:07Z"},
+        {"instance": "replica-2", "address": "", "version": "",
+         "haMode": "failover", "shard": "", "since": "2026-03-04T05:06:07Z"},
+    ],
+    "coverage": {"owned": 0, "unowned": 0, "doublyOwned": 0}, "foreignLeader": "", "problems": [],
+}  # fmt: skip
+
+
 def state(**changes: object) -> ReplicaState:
     values: dict[str, object] = {
-        "instance_id": "replica-1", "phase": Phase.SERVING, "mode": OperatingMode.NORMAL,
-        "mode_reason": "startup", "mode_changed_at": SINCE, "leader_id": "replica-2",
+        "standing": STANDBY, "phase": Phase.SERVING, "mode": OperatingMode.NORMAL,
+        "mode_reason": "startup", "mode_changed_at": SINCE,
         "loop_ages": {"reconcile": 1.23456},
     }  # fmt: skip
     return ReplicaState(**(values | changes))  # type: ignore[arg-type]
@@ -45,8 +61,7 @@ async def test_health_is_always_200(mode: OperatingMode, phase: Phase) -> None:
         assert answer.content_type == "application/json"
         assert await answer.json() == {
             "status": "ok", "mode": str(mode), "reason": "startup",
-            "modeChangedAt": "2026-03-04T05:06:07Z", "instance": "replica-1", "role": "standby",
-            "leader": "replica-2",
+            "modeChangedAt": "2026-03-04T05:06:07Z", **SHOWN,
         }  # fmt: skip
 
 
@@ -56,7 +71,9 @@ async def test_health_is_always_200(mode: OperatingMode, phase: Phase) -> None:
     [
         ({}, 200, ""),
         ({"mode": OperatingMode.DEGRADED}, 200, ""),
-        ({"mode": OperatingMode.RECOVERY, "is_leader": True}, 200, ""),
+        ({"mode": OperatingMode.RECOVERY, "standing": standing()}, 200, ""),
+        ({"standing": standing(role="joining", ha_mode=HaMode.ELASTIC)}, 200, ""),
+        ({"standing": standing(foreign_leader="go-1", unowned_nodes=2)}, 200, ""),
         ({"phase": Phase.STARTING}, 503, "starting"),
         ({"phase": Phase.STOPPING}, 503, "stopping"),
         ({"has_snapshot": False}, 503, "no snapshot of the state store yet"),
@@ -72,7 +89,34 @@ async def test_readiness_is_about_serving_only(
         assert answer.status == status
         assert (body["ready"], body["notReadyReason"]) == (status == 200, reason)
         assert body["loopAgeSeconds"] == {"reconcile": 1.235}
-        assert {"mode", "leader", "role", "phase"} <= set(body)
+        assert {"mode", "phase"} <= set(body)
+        assert set(SHOWN) <= set(body)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("path", ["/health", "/readyz"])
+async def test_a_standing_that_is_not_whole_is_told(path: str) -> None:
+    """A foreign leader is named, and so are nodes that nobody or two replicas act for (L05)."""
+    record = ReplicaRecord("replica-3", SINCE, "0.1.0", HaMode.ACTIVE_ACTIVE, 3, 2, "c:1")
+    torn = standing(
+        ha_mode=HaMode.ACTIVE_ACTIVE,
+        shard="1/3",
+        replicas=(record,),
+        unowned_nodes=4,
+        doubly_owned_nodes=1,
+        foreign_leader="go-1",
+    )
+    async with client(standing=torn) as http:
+        body = await (await http.get(path)).json()
+    assert (body["haMode"], body["shard"]) == ("active-active", "1/3")
+    assert body["replicas"][0]["shard"] == "2/3"
+    assert body["coverage"] == {"owned": 2, "unowned": 4, "doublyOwned": 1}
+    assert body["foreignLeader"] == "go-1"
+    assert body["problems"] == [
+        "mutations refused: another scheduler leads (go-1)",
+        "nodes without an owner: 4",
+        "nodes with two owners: 1",
+    ]
 
 
 @pytest.mark.asyncio

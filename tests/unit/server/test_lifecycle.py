@@ -16,6 +16,7 @@ from attrs import define, evolve, field
 from persys_adapters.agent_grpc.agents import GrpcAgents
 from persys_adapters.system_clock import SystemClock
 from persys_core.control.config import SchedulerConfig, SchedulerPorts
+from persys_core.control.standing import Standing
 from persys_core.memory.cluster_store import MemoryClusterStore
 from persys_core.memory.elections import ElectionHub
 from persys_core.memory.event_log import MemoryEventLog
@@ -31,7 +32,7 @@ from persys_server.grpc.server import PortTakenError
 from persys_server.lifecycle import run_until, serving
 from persys_server.scheduler_config import scheduler_config
 from persys_server.settings import Settings, load_settings
-from tests.unit.server.fakes import NOW, FakeScheduler
+from tests.unit.server.fakes import NOW, FakeScheduler, standing
 
 
 @define
@@ -59,8 +60,9 @@ class FakeReplica:
     api: FakeScheduler = field(factory=FakeScheduler)
     start_gate: asyncio.Event = field(factory=asyncio.Event)
     mode: Facts = field(factory=Facts)
-    is_leader: bool = False
-    leader_id: str = "replica-2"
+    standing: Standing = field(
+        factory=lambda: standing(role="standby", leader_id="replica-2", owned_nodes=0)
+    )
     loops: Mapping[str, Loop] = field(factory=lambda: {"reconcile": Loop()})
 
     @property

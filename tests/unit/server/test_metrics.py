@@ -11,6 +11,7 @@ import pytest
 from attrs import evolve
 
 from persys_core.control.answers import ClusterTotals
+from persys_core.model.replica import HaMode
 from persys_core.model.resources import Resources
 from persys_core.model.states import NodeStatus, OperatingMode
 from persys_core.model.usage import WorkloadUsage
@@ -28,7 +29,7 @@ from persys_server.observability.labels import (
     OpenLabel,
 )
 from persys_server.observability.metrics import BUCKETS, Metrics, PrometheusObserver
-from tests.unit.server.fakes import NOW, summary
+from tests.unit.server.fakes import NOW, standing, summary
 
 P = "persys_scheduler_"
 # Reference page 15: family -> labels.
@@ -130,7 +131,7 @@ ALLOWED: dict[str, frozenset[str] | None] = {
     "desired_state": DESIRED_STATES | {"other"},
     "category": WRITE_CATEGORIES | {"other"},
     "kind": frozenset({"allocatable", "allocated", "used"}),
-    "mode": frozenset(map(str, OperatingMode)) | {"other"},
+    "mode": frozenset(map(str, (*OperatingMode, *HaMode))) | {"other"},
     "le": frozenset({*map(str, BUCKETS), "+Inf"}),
     # Of the collectors that come with the library.
     "generation": frozenset("012"),
@@ -171,6 +172,22 @@ def test_every_label_of_every_family_is_bounded() -> None:
             assert all(re.fullmatch("[A-Za-z_.]{1,48}", value) for value in found), label
         else:
             assert found <= known, label
+
+
+def test_the_division_among_replicas_is_shown() -> None:
+    """Who is there, for what this replica acts, and what nobody or two replicas act for."""
+    page = filled()
+    torn = standing(
+        ha_mode=HaMode.ACTIVE_ACTIVE, unowned_nodes=4, doubly_owned_nodes=1, foreign_leader="go-1"
+    )
+    page.gauges.readings = evolve(page.gauges.readings, summary=summary(standing=torn))
+    assert page.value("ha_mode", mode="active-active") == 1
+    assert page.value("ha_mode", mode="failover") == 0
+    assert page.value("replicas") == 2
+    assert page.value("nodes_owned") == 2
+    assert page.value("nodes_unowned") == 4
+    assert page.value("nodes_doubly_owned") == 1
+    assert page.value("foreign_leader") == 1
 
 
 def test_histograms_have_the_reference_buckets() -> None:

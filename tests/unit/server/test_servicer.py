@@ -15,6 +15,7 @@ from persys_core.control.requests import AutomationAction, AutomationSuggestion
 from persys_core.model.errors import FrozenError, NotFoundError, RefusedError, StalePlanError
 from persys_core.model.event import Event, EventType
 from persys_core.model.node import OperatorIntent, Taint
+from persys_core.model.replica import HaMode
 from persys_core.model.resources import Resources
 from persys_core.model.spec import ContainerSpec, WorkloadSpec
 from persys_core.model.states import DesiredState, NodeStatus, WorkloadType
@@ -31,6 +32,7 @@ from tests.unit.server.fakes import (
     Loopback,
     loopback,
     node_view,
+    standing,
     summary,
     workload_view,
 )
@@ -271,6 +273,29 @@ async def test_cluster_summary() -> None:
         assert (answer.pending_workloads, answer.deleted_workloads) == (1, 1)
         assert dict(answer.workloads_by_status) == {"Running": 1, "RetryPending": 1, "Deleting": 1}
         assert (answer.mode, answer.role, answer.leader_id) == ("normal", "leader", "replica-1")
+
+
+async def test_the_summary_names_the_replicas() -> None:
+    """Clients find who leads, and every other replica with its address, without DNS."""
+    at_elastic = standing(
+        ha_mode=HaMode.ELASTIC,
+        role="owner",
+        shard="v7, 2 of 3 members",
+        unowned_nodes=1,
+        doubly_owned_nodes=3,
+        foreign_leader="go-1",
+    )
+    async with loopback(FakeScheduler(summary_shown=summary(standing=at_elastic))) as at:
+        answer = await at.stub.GetClusterSummary(pb.GetClusterSummaryRequest())
+    assert (answer.ha_mode, answer.role) == ("elastic", "owner")
+    assert (answer.shard, answer.foreign_leader) == ("v7, 2 of 3 members", "go-1")
+    assert (answer.owned_nodes, answer.unowned_nodes, answer.doubly_owned_nodes) == (2, 1, 3)
+    first, second = answer.replicas
+    assert (first.instance_id, first.address, first.version) == (
+        "replica-1", "10.0.0.1:8085", "0.1.0",
+    )  # fmt: skip
+    assert first.registered_at.ToSeconds() == int(NOW.timestamp())
+    assert (second.instance_id, second.ha_mode, second.shard) == ("replica-2", "failover", "")
 
 
 async def test_a_draining_node_has_a_counter_of_its_own() -> None:

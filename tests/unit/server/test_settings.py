@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import socket
 from datetime import timedelta
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from persys_server.scheduler_config import scheduler_config
 from persys_server.settings import (
     HaMode,
     SettingsError,
@@ -163,6 +166,67 @@ def test_cross_field_problems_are_told_at_once() -> None:
         "REDIS_TLS_CERT",
     ):  # fmt: skip
         assert name in found
+
+
+@pytest.mark.parametrize("mode", ["active-active", "elastic"])
+@pytest.mark.parametrize("store", ["sqlite:x.db", "memory"])
+def test_replicas_that_share_the_work_need_etcd(mode: str, store: str) -> None:
+    """Modes in which several replicas act are refused where they cannot share a store."""
+    (problem,) = problems({"SCHEDULER_HA_MODE": mode, "PERSYS_STORE": store})
+    assert problem == (
+        f"SCHEDULER_HA_MODE: {mode} needs replicas that share PERSYS_STORE=etcd, but it is {store};"
+        " set PERSYS_STORE=etcd, or SCHEDULER_HA_MODE=failover"
+    )
+    assert load_settings({"SCHEDULER_HA_MODE": mode}).ha_mode == mode
+
+
+@pytest.mark.parametrize(("count", "index"), [(3, 3), (1, 1), (2, 7)])
+@pytest.mark.parametrize("mode", ["active-active", "failover", "elastic"])
+def test_a_shard_out_of_range_is_refused(mode: str, count: int, index: int) -> None:
+    """L05: both values are named, and what is accepted."""
+    shard = {"SCHEDULER_SHARD_COUNT": str(count), "SCHEDULER_SHARD_INDEX": str(index)}
+    (problem,) = problems({"SCHEDULER_HA_MODE": mode, **shard})
+    assert problem == (
+        f"SCHEDULER_SHARD_INDEX: {index} is not below SCHEDULER_SHARD_COUNT ({count});"
+        f" accepted is 0 to {count - 1}"
+    )
+
+
+@pytest.mark.parametrize("mode", ["failover", "elastic"])
+def test_shards_are_refused_where_there_are_none(mode: str) -> None:
+    """Whoever counts shards and forgets the mode would have one replica act for everything."""
+    shard = {"SCHEDULER_SHARD_COUNT": "3", "SCHEDULER_SHARD_INDEX": "1"}
+    (problem,) = problems({"SCHEDULER_HA_MODE": mode, **shard})
+    assert problem.startswith("SCHEDULER_SHARD_COUNT: 3 shards are of active-active mode")
+    settings = load_settings({"SCHEDULER_HA_MODE": "active-active", **shard})
+    ha = scheduler_config(settings).ha
+    assert (ha.mode, ha.shard_count, ha.shard_index) == (HaMode.ACTIVE_ACTIVE, 3, 1)
+    assert ha.version == version("persys-server")
+
+
+@pytest.mark.parametrize(
+    ("environment", "told"),
+    [
+        ({}, f"{socket.gethostname()}:8085"),
+        ({"PERSYS_GRPC_ADDR": "::"}, f"{socket.gethostname()}:8085"),
+        ({"PERSYS_GRPC_ADDR": "[::]", "GRPC_PORT": "99"}, f"{socket.gethostname()}:99"),
+        ({"PERSYS_GRPC_ADDR": "10.0.0.7"}, "10.0.0.7:8085"),
+        ({"PERSYS_GRPC_ADDR": "fd00::7"}, "[fd00::7]:8085"),
+        ({"PERSYS_GRPC_ADDR": "inside.example"}, "inside.example:8085"),
+        ({"SCHEDULER_ADVERTISE_IP": "s1.example"}, "s1.example:8085"),
+        ({"SCHEDULER_ADVERTISE_IP": "fd00::8", "SCHEDULER_ADVERTISE_PORT": "7"}, "[fd00::8]:7"),
+    ],
+)
+def test_the_address_that_clients_are_told(environment: dict[str, str], told: str) -> None:
+    """What the operator says, else where it listens, and never an address that is everywhere."""
+    assert scheduler_config(load_settings(environment)).ha.address == told
+
+
+@pytest.mark.parametrize("given", ["s1:8085", "http://s1", "a b", "-a", "fd00::zz", "1.2.3.4/24"])
+def test_an_advertised_host_has_no_port(given: str) -> None:
+    """The port has a variable of its own."""
+    (problem,) = problems({"SCHEDULER_ADVERTISE_IP": given})
+    assert problem.endswith("accepted is a host name or an IP address, without a port")
 
 
 def test_the_grace_may_be_exactly_three_intervals() -> None:

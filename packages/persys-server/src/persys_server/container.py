@@ -53,7 +53,6 @@ class Container(containers.DeclarativeContainer):
         Readings,
         scheduler,
         ports.provided.telemetry,
-        ports.provided.membership.instance_id,
         phase,
         metrics,
         gauges,

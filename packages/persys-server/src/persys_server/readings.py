@@ -32,7 +32,6 @@ class Readings:
 
     _scheduler: SchedulerReplica
     _telemetry: Telemetry
-    _instance_id: str
     _phase: PhaseSwitch
     _metrics: Metrics
     _gauges: ReplicaGauges
@@ -45,13 +44,11 @@ class Readings:
         """The facts now."""
         facts = self._scheduler.mode
         return ReplicaState(
-            instance_id=self._instance_id,
+            standing=self._scheduler.standing,
             phase=self._phase.phase,
             mode=facts.mode,
             mode_reason=facts.reason,
             mode_changed_at=facts.since,
-            is_leader=self._scheduler.is_leader,
-            leader_id=self._scheduler.leader_id,
             loop_ages=self._loop_ages(),
         )
 

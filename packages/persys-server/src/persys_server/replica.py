@@ -13,28 +13,28 @@ from typing import Protocol
 
 from attrs import field, frozen
 
+from persys_core.control.standing import Standing
+from persys_core.model.replica import HaMode, ReplicaRecord
 from persys_core.model.states import OperatingMode
 from persys_server.phase import Phase
 
-__all__ = ["ReplicaProbe", "ReplicaState"]
+__all__ = ["ReplicaProbe", "ReplicaState", "shard_words"]
 
 
 @frozen
 class ReplicaState:
-    """The facts at one moment. ``leader_id`` is empty where no leader is known.
+    """The facts at one moment.
 
     ``loop_ages`` are seconds since each loop last ended a pass well. ``has_snapshot`` says whether
     the replica has a complete view of the store.
     """
 
-    instance_id: str
+    standing: Standing
     phase: Phase
     mode: OperatingMode
     mode_reason: str
     mode_changed_at: datetime
     has_snapshot: bool = True
-    is_leader: bool = False
-    leader_id: str = ""
     loop_ages: Mapping[str, float] = field(factory=dict)
 
     @property
@@ -50,9 +50,25 @@ class ReplicaState:
         return "" if self.has_snapshot else "no snapshot of the state store yet"
 
     @property
-    def role(self) -> str:
-        """One word for its part in the cluster."""
-        return "leader" if self.is_leader else "standby"
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong with the division of the cluster among its replicas, for people."""
+        at = self.standing
+        told = (
+            (
+                at.foreign_leader,
+                f"mutations refused: another scheduler leads ({at.foreign_leader})",
+            ),
+            (at.unowned_nodes, f"nodes without an owner: {at.unowned_nodes}"),
+            (at.doubly_owned_nodes, f"nodes with two owners: {at.doubly_owned_nodes}"),
+        )
+        return tuple(text for holds, text in told if holds)
+
+
+def shard_words(record: ReplicaRecord) -> str:
+    """The fixed shard of a replica as it is written, ``0/3``; empty where it has none."""
+    if record.ha_mode is not HaMode.ACTIVE_ACTIVE:
+        return ""
+    return f"{record.shard_index}/{record.shard_count}"
 
 
 class ReplicaProbe(Protocol):

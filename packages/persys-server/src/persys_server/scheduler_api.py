@@ -17,6 +17,7 @@ from persys_core.control.api import (
     RecoveryApi,
     VolumesApi,
 )
+from persys_core.control.standing import Standing
 from persys_core.model.states import OperatingMode
 
 __all__ = ["LoopAge", "ModeFacts", "SchedulerReplica", "UseCases"]
@@ -92,13 +93,8 @@ class SchedulerReplica(UseCases, Protocol):
         ...
 
     @property
-    def is_leader(self) -> bool:
-        """Whether this replica leads now."""
-        ...
-
-    @property
-    def leader_id(self) -> str:
-        """The instance that leads, as far as this replica knows; empty where it does not."""
+    def standing(self) -> Standing:
+        """Its part in the cluster, and who else is there."""
         ...
 
     @property

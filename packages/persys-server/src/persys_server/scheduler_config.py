@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from persys_core.control.config import SchedulerConfig
+from importlib.metadata import version
+
+from persys_core.control.config import HaConfig, SchedulerConfig
 from persys_core.model.states import WorkloadType
 from persys_core.nodes.liveness import LivenessPolicy
 from persys_core.reconcile.reapply import ReapplyPolicy
 from persys_core.reconcile.situation import Timing
+from persys_server.advertised import advertised
 from persys_server.settings import Settings
 
 __all__ = ["scheduler_config"]
@@ -39,4 +42,11 @@ def scheduler_config(settings: Settings) -> SchedulerConfig:
         orphan_policy=settings.orphan_policy,
         agent_rpc_timeout=settings.agent_rpc_timeout,
         compact_interval=settings.etcd_compact_interval,
+        ha=HaConfig(
+            mode=settings.ha_mode,
+            shard_count=settings.shard_count,
+            shard_index=settings.shard_index,
+            version=version("persys-server"),
+            address=advertised(settings),
+        ),
     )

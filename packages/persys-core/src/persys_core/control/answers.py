@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from attrs import field, frozen
 
+from persys_core.control.standing import Standing
 from persys_core.model.ids import NodeId, RevisionId, StoreRevision, WorkloadId
 from persys_core.model.node import Node, OperatorIntent
 from persys_core.model.resources import Resources
@@ -271,6 +272,7 @@ class ClusterSummary:
     leader_id: str
     is_leader: bool
     generated_at: datetime
+    standing: Standing
     problems: Sequence[str] = field(factory=tuple)
     workloads_by_desired_state: Mapping[str, int] = field(factory=dict)
     totals: ClusterTotals = ClusterTotals()

@@ -15,6 +15,7 @@ from persys_core.control.node_views import NodeViews
 from persys_core.control.planning import Planning
 from persys_core.control.reads import Reads
 from persys_core.control.requests import ApplyWorkload
+from persys_core.control.standing import Standing
 from persys_core.control.view import ClusterView
 from persys_core.model.drift import DriftRecord
 from persys_core.model.errors import NotFoundError
@@ -40,7 +41,7 @@ class Queries:
     _modes: ModeSupervisor
     _ports: SchedulerPorts
     _config: SchedulerConfig
-    _leader_id: Callable[[], str]
+    _standing: Callable[[], Standing]
     _alarms: Callable[[], Sequence[str]]
 
     async def list_nodes(
@@ -84,7 +85,7 @@ class Queries:
         """Counts per state, mode and leader."""
         freshness = await self._fresh(at_least)
         state = self._modes.state
-        leader = self._leader_id()
+        standing = self._standing()
         return ClusterSummary(
             nodes_by_status=Counter(
                 self._node_views.health(node).status for node in self._view.all(Kind.NODE)
@@ -95,10 +96,11 @@ class Queries:
             totals=self._node_views.totals(),
             mode=state.mode,
             mode_reason=state.reason,
-            instance_id=self._ports.membership.instance_id,
-            leader_id=leader,
-            is_leader=leader == self._ports.membership.instance_id,
+            instance_id=standing.instance_id,
+            leader_id=standing.leader_id,
+            is_leader=standing.leader_id == standing.instance_id,
             generated_at=self._ports.clock.now(),
+            standing=standing,
             problems=(*self._view.quarantined, *self._alarms()),
         ), freshness
 

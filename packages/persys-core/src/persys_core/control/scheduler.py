@@ -254,7 +254,7 @@ class Scheduler:
             self.modes,
             self.ports,
             self.config,
-            lambda: self._company.leader_id,
+            lambda: self.standing,
             lambda: self.monitor.alarms,
         )
 

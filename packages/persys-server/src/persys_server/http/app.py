@@ -12,8 +12,9 @@ from typing import TypeAlias
 
 from aiohttp import web
 
+from persys_core.model.replica import ReplicaRecord
 from persys_server.observability.tracing import NoTraces, Traces
-from persys_server.replica import ReplicaProbe, ReplicaState
+from persys_server.replica import ReplicaProbe, ReplicaState, shard_words
 
 __all__ = ["MetricsPage", "http_app"]
 
@@ -76,9 +77,7 @@ def _health(state: ReplicaState) -> Mapping[str, object]:
         "mode": str(state.mode),
         "reason": state.mode_reason,
         "modeChangedAt": _second(state.mode_changed_at),
-        "instance": state.instance_id,
-        "role": state.role,
-        "leader": state.leader_id,
+        **_standing(state),
     }
 
 
@@ -89,10 +88,39 @@ def _readiness(state: ReplicaState) -> Mapping[str, object]:
         "phase": str(state.phase),
         "mode": str(state.mode),
         "reason": state.mode_reason,
-        "instance": state.instance_id,
-        "role": state.role,
-        "leader": state.leader_id,
+        **_standing(state),
         "loopAgeSeconds": {name: round(age, 3) for name, age in state.loop_ages.items()},
+    }
+
+
+def _standing(state: ReplicaState) -> Mapping[str, object]:
+    """This replica among the others; clients find all of them here without DNS."""
+    at = state.standing
+    return {
+        "instance": at.instance_id,
+        "role": at.role,
+        "leader": at.leader_id,
+        "haMode": str(at.ha_mode),
+        "shard": at.shard,
+        "replicas": [_replica(each) for each in at.replicas],
+        "coverage": {
+            "owned": at.owned_nodes,
+            "unowned": at.unowned_nodes,
+            "doublyOwned": at.doubly_owned_nodes,
+        },
+        "foreignLeader": at.foreign_leader,
+        "problems": list(state.problems),
+    }
+
+
+def _replica(record: ReplicaRecord) -> Mapping[str, object]:
+    return {
+        "instance": record.instance_id,
+        "address": record.address,
+        "version": record.version,
+        "haMode": str(record.ha_mode),
+        "shard": shard_words(record),
+        "since": _second(record.registered_at),
     }
 
 

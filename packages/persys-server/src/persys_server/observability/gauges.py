@@ -16,6 +16,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from persys_core.control.answers import ClusterSummary, ClusterTotals
+from persys_core.control.standing import Standing
+from persys_core.model.replica import HaMode
 from persys_core.model.states import OperatingMode
 from persys_core.model.usage import WorkloadUsage
 from persys_server.observability.labels import (
@@ -126,6 +128,22 @@ def _of_cluster(summary: ClusterSummary) -> Iterator[Family]:
     leader = _gauge("leader", "1 where this replica leads")
     leader.add_metric([], int(summary.is_leader))
     yield leader
+    yield from _of_replicas(summary.standing)
+
+
+def _of_replicas(at: Standing) -> Iterator[Family]:
+    now = {str(at.ha_mode): 1}
+    yield _counts("ha_mode", "1 for how replicas share the work", "mode", now, map(str, HaMode))
+    for name, text, value in (
+        ("replicas", "Replicas that are registered", len(at.replicas)),
+        ("nodes_owned", "Nodes that this replica acts for", at.owned_nodes),
+        ("nodes_unowned", "Nodes that no replica acts for", at.unowned_nodes),
+        ("nodes_doubly_owned", "Nodes that two replicas act for", at.doubly_owned_nodes),
+        ("foreign_leader", "1 where a scheduler that is not ours leads", bool(at.foreign_leader)),
+    ):
+        family = _gauge(name, text)
+        family.add_metric([], int(value))
+        yield family
 
 
 def _totals(totals: ClusterTotals) -> Iterator[Family]:

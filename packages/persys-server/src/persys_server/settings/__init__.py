@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 from persys_core.model.drift import OrphanPolicy
+from persys_core.model.replica import HaMode
 from persys_server.settings.load import SettingsError, load_settings
-from persys_server.settings.parse import HaMode, LogFormat, StoreKind, StoreTarget
+from persys_server.settings.parse import LogFormat, StoreKind, StoreTarget
 from persys_server.settings.table import Group, Settings, Variable, variables
 
 __all__ = [

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from persys_core.model.replica import HaMode
 from persys_server.settings.otlp import OtlpProtocol, chosen_protocol
-from persys_server.settings.parse import HaMode, StoreKind, VaultMethod
+from persys_server.settings.parse import StoreKind, VaultMethod
 from persys_server.settings.table import Settings
 
 __all__ = ["conflicts"]
@@ -40,15 +41,21 @@ def _shards(settings: Settings) -> Iterator[str]:
     if settings.shard_index >= settings.shard_count:
         yield (
             f"SCHEDULER_SHARD_INDEX: {settings.shard_index} is not below SCHEDULER_SHARD_COUNT"
-            f" ({settings.shard_count}); indexes count from 0"
+            f" ({settings.shard_count}); accepted is 0 to {settings.shard_count - 1}"
+        )
+    elif settings.shard_count > 1 and settings.ha_mode is not HaMode.ACTIVE_ACTIVE:
+        yield (
+            f"SCHEDULER_SHARD_COUNT: {settings.shard_count} shards are of active-active mode, but"
+            f" SCHEDULER_HA_MODE is {settings.ha_mode}; set active-active, or unset it and"
+            " SCHEDULER_SHARD_INDEX"
         )
 
 
-def _active_active(settings: Settings) -> Iterator[str]:
-    if settings.ha_mode is HaMode.ACTIVE_ACTIVE and settings.store.kind is not StoreKind.ETCD:
+def _shared_store(settings: Settings) -> Iterator[str]:
+    if settings.ha_mode is not HaMode.FAILOVER and settings.store.kind is not StoreKind.ETCD:
         yield (
-            f"SCHEDULER_HA_MODE: active-active needs replicas that share PERSYS_STORE=etcd, but it"
-            f" is {settings.store}"
+            f"SCHEDULER_HA_MODE: {settings.ha_mode} needs replicas that share PERSYS_STORE=etcd,"
+            f" but it is {settings.store}; set PERSYS_STORE=etcd, or SCHEDULER_HA_MODE=failover"
         )
 
 
@@ -123,7 +130,7 @@ _CHECKS: tuple[Callable[[Settings], Iterator[str]], ...] = (
     _grace,
     _ports,
     _shards,
-    _active_active,
+    _shared_store,
     _etcd,
     _sentinels,
     _redis_pair,

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from enum import StrEnum
+from ipaddress import IPv6Address
 from typing import TypeVar
 
 from attrs import frozen
@@ -19,7 +20,6 @@ from persys_adapters.redis.address import address_of
 
 __all__ = [
     "AuthzMode",
-    "HaMode",
     "LogFormat",
     "Span",
     "StoreKind",
@@ -29,6 +29,7 @@ __all__ = [
     "addresses",
     "choice",
     "flag",
+    "host",
     "log_level",
     "name_list",
     "optional_flag",
@@ -51,6 +52,7 @@ _PARTS = re.compile(r"(\d+(\.\d+)?(ms|h|m|s))+\Z")
 _UNIT_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _LONGEST = timedelta(days=3650)
 _DURATION_FORMS = "such as 15s, 2m, 1h30m, 500ms or bare seconds"
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?\Z")
 _LEVELS = {
     "trace": "debug",
     "debug": "debug",
@@ -95,13 +97,6 @@ class StoreTarget:
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.path}" if self.path else str(self.kind)
-
-
-class HaMode(StrEnum):
-    """How several replicas share the work."""
-
-    FAILOVER = "failover"
-    ACTIVE_ACTIVE = "active-active"
 
 
 class LogFormat(StrEnum):
@@ -191,6 +186,13 @@ def path(given: str) -> str:
     return given
 
 
+def host(given: str) -> str:
+    """A host's name or IP address, without a port, that may be left empty."""
+    if given and not (_HOST.match(given) or _is_ipv6(given)):
+        raise ValueError("a host name or an IP address, without a port")
+    return given
+
+
 def name_list(given: str) -> tuple[str, ...]:
     """A comma list; blanks around the items and empty items are dropped."""
     return tuple(item.strip() for item in given.split(",") if item.strip())
@@ -247,6 +249,14 @@ def _integer(given: str, low: int, high: int, accepted: str) -> int:
     if not low <= int(given) <= high:
         raise ValueError(accepted)
     return int(given)
+
+
+def _is_ipv6(given: str) -> bool:
+    try:
+        IPv6Address(given)
+    except ValueError:
+        return False
+    return True
 
 
 def _one_of(words: Iterable[str]) -> str:

@@ -19,12 +19,12 @@ import attrs
 from attrs import frozen
 
 from persys_core.model.drift import OrphanPolicy
+from persys_core.model.replica import HaMode
 from persys_core.model.secrets import MASK, is_secret_name
 from persys_server.settings import otlp, parse
 from persys_server.settings.otlp import OtlpEndpoint, OtlpProtocol, Sampler
 from persys_server.settings.parse import (
     AuthzMode,
-    HaMode,
     LogFormat,
     StoreTarget,
     VaultMethod,
@@ -37,7 +37,6 @@ _TLS = "mutual TLS"
 _VAULT = "certificates from Vault"
 _RGW = "buckets in Ceph RGW"
 _DNS = "service discovery by CoreDNS"
-_HA = "several replicas"
 _NO_PLAIN_WORD = 12
 
 
@@ -136,6 +135,21 @@ class Settings:
         "8084",
         "Port of /health, /readyz and /metrics (plain HTTP).",
     )
+    advertise_ip: str = _row(
+        Group.LISTEN,
+        "SCHEDULER_ADVERTISE_IP",
+        parse.host,
+        "",
+        "Address or host name that clients are told for this replica; empty is PERSYS_GRPC_ADDR,"
+        " and the name of the machine where that is every address.",
+    )
+    advertise_port: int | None = _row(
+        Group.LISTEN,
+        "SCHEDULER_ADVERTISE_PORT",
+        parse.optional_port,
+        "",
+        "Port that clients are told for this replica; empty is GRPC_PORT.",
+    )
     external_ip: str = _later(
         Group.LISTEN,
         "PERSYS_EXTERNAL_IP",
@@ -192,29 +206,27 @@ class Settings:
         "How often the leader compacts etcd to the revision of that long ago; 0 is never.",
     )
 
-    ha_mode: HaMode = _later(
+    ha_mode: HaMode = _row(
         Group.HA,
         "SCHEDULER_HA_MODE",
         parse.choice(HaMode),
         "failover",
-        "failover: one replica leads. active-active: nodes are divided among shards.",
-        by=_HA,
+        "failover: one replica acts for all nodes. active-active: each acts for the nodes of its"
+        " shard, of a fixed number. elastic: the replicas that are there divide the nodes.",
     )
-    shard_count: int = _later(
+    shard_count: int = _row(
         Group.HA,
         "SCHEDULER_SHARD_COUNT",
         parse.whole(1, 1024),
         "1",
-        "Number of shards in active-active mode.",
-        by=_HA,
+        "Number of shards in active-active mode; the same at every replica.",
     )
-    shard_index: int = _later(
+    shard_index: int = _row(
         Group.HA,
         "SCHEDULER_SHARD_INDEX",
         parse.whole(0, 1023),
         "0",
-        "Shard of this replica, from 0.",
-        by=_HA,
+        "Shard of this replica in active-active mode, from 0.",
     )
     leader_ttl: timedelta = _row(
         Group.HA,
@@ -658,22 +670,6 @@ class Settings:
         parse.text,
         "default",
         "DNS label under which agents are registered; not a shard of active-active mode.",
-        by=_DNS,
-    )
-    advertise_ip: str = _later(
-        Group.DNS,
-        "SCHEDULER_ADVERTISE_IP",
-        parse.text,
-        "",
-        "Address put into DNS; empty finds one.",
-        by=_DNS,
-    )
-    advertise_port: int | None = _later(
-        Group.DNS,
-        "SCHEDULER_ADVERTISE_PORT",
-        parse.optional_port,
-        "",
-        "Port put into DNS; empty is GRPC_PORT.",
         by=_DNS,
     )
 

@@ -1527,6 +1527,13 @@ class GetClusterSummaryResponse(google.protobuf.message.Message):
     LEADER_ID_FIELD_NUMBER: builtins.int
     WORKLOADS_BY_STATUS_FIELD_NUMBER: builtins.int
     DRAINING_NODES_FIELD_NUMBER: builtins.int
+    HA_MODE_FIELD_NUMBER: builtins.int
+    SHARD_FIELD_NUMBER: builtins.int
+    REPLICAS_FIELD_NUMBER: builtins.int
+    OWNED_NODES_FIELD_NUMBER: builtins.int
+    UNOWNED_NODES_FIELD_NUMBER: builtins.int
+    DOUBLY_OWNED_NODES_FIELD_NUMBER: builtins.int
+    FOREIGN_LEADER_FIELD_NUMBER: builtins.int
     total_nodes: builtins.int
     ready_nodes: builtins.int
     not_ready_nodes: builtins.int
@@ -1545,19 +1552,42 @@ class GetClusterSummaryResponse(google.protobuf.message.Message):
     """
     mode_reason: builtins.str
     instance_id: builtins.str
-    """The replica that answered, its part in the cluster, and whom it takes for
-    the leader (empty: nobody known). For display and for finding the leader.
+    """The replica that answered, its part in the cluster (leader, standby, owner,
+    joining), and whom it takes for the leader: of all nodes, of its shard, or
+    who coordinates in elastic mode (empty: nobody known). For display.
     """
     role: builtins.str
     leader_id: builtins.str
     draining_nodes: builtins.int
     """Nodes that are being drained; they are neither ready_nodes nor not_ready_nodes."""
+    ha_mode: builtins.str
+    """How replicas share the work (failover, active-active, elastic), and the
+    part of the replica that answered: "0/3", "v7, 2 of 3 members", empty in
+    failover. For display; a client must not read anything out of shard.
+    """
+    shard: builtins.str
+    owned_nodes: builtins.int
+    """Nodes that the answering replica acts for, that nobody acts for, and that
+    two replicas act for. The last two are 0 but for moments.
+    """
+    unowned_nodes: builtins.int
+    doubly_owned_nodes: builtins.int
+    foreign_leader: builtins.str
+    """The instance of a scheduler that is not ours and leads; empty normally. While
+    it is set mutations are refused, so a client tells its user.
+    """
     @property
     def generated_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
     def workloads_by_status(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.int]:
         """Number of workloads by status word; every workload counts exactly once, so
         readers sum this rather than the counters above, which overlap.
+        """
+
+    @property
+    def replicas(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ReplicaView]:
+        """Every replica that is there, by instance id. Each serves the whole API, so
+        a client may go on at any address here when its own one fails.
         """
 
     def __init__(
@@ -1582,11 +1612,54 @@ class GetClusterSummaryResponse(google.protobuf.message.Message):
         leader_id: builtins.str = ...,
         workloads_by_status: collections.abc.Mapping[builtins.str, builtins.int] | None = ...,
         draining_nodes: builtins.int = ...,
+        ha_mode: builtins.str = ...,
+        shard: builtins.str = ...,
+        replicas: collections.abc.Iterable[global___ReplicaView] | None = ...,
+        owned_nodes: builtins.int = ...,
+        unowned_nodes: builtins.int = ...,
+        doubly_owned_nodes: builtins.int = ...,
+        foreign_leader: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["generated_at", b"generated_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["age_seconds", b"age_seconds", "deleted_workloads", b"deleted_workloads", "draining_nodes", b"draining_nodes", "failed_workloads", b"failed_workloads", "generated_at", b"generated_at", "instance_id", b"instance_id", "leader_id", b"leader_id", "mode", b"mode", "mode_reason", b"mode_reason", "not_ready_nodes", b"not_ready_nodes", "pending_workloads", b"pending_workloads", "ready_nodes", b"ready_nodes", "role", b"role", "running_workloads", b"running_workloads", "stale", b"stale", "store_revision", b"store_revision", "total_nodes", b"total_nodes", "total_workloads", b"total_workloads", "workloads_by_status", b"workloads_by_status"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["age_seconds", b"age_seconds", "deleted_workloads", b"deleted_workloads", "doubly_owned_nodes", b"doubly_owned_nodes", "draining_nodes", b"draining_nodes", "failed_workloads", b"failed_workloads", "foreign_leader", b"foreign_leader", "generated_at", b"generated_at", "ha_mode", b"ha_mode", "instance_id", b"instance_id", "leader_id", b"leader_id", "mode", b"mode", "mode_reason", b"mode_reason", "not_ready_nodes", b"not_ready_nodes", "owned_nodes", b"owned_nodes", "pending_workloads", b"pending_workloads", "ready_nodes", b"ready_nodes", "replicas", b"replicas", "role", b"role", "running_workloads", b"running_workloads", "shard", b"shard", "stale", b"stale", "store_revision", b"store_revision", "total_nodes", b"total_nodes", "total_workloads", b"total_workloads", "unowned_nodes", b"unowned_nodes", "workloads_by_status", b"workloads_by_status"]) -> None: ...
 
 global___GetClusterSummaryResponse = GetClusterSummaryResponse
+
+@typing.final
+class ReplicaView(google.protobuf.message.Message):
+    """A scheduler replica. address is host:port of its gRPC API as the operator gave
+    it; empty: unknown. shard is "0/3" in active-active mode, else empty.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    INSTANCE_ID_FIELD_NUMBER: builtins.int
+    ADDRESS_FIELD_NUMBER: builtins.int
+    VERSION_FIELD_NUMBER: builtins.int
+    HA_MODE_FIELD_NUMBER: builtins.int
+    SHARD_FIELD_NUMBER: builtins.int
+    REGISTERED_AT_FIELD_NUMBER: builtins.int
+    instance_id: builtins.str
+    address: builtins.str
+    version: builtins.str
+    ha_mode: builtins.str
+    shard: builtins.str
+    @property
+    def registered_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        instance_id: builtins.str = ...,
+        address: builtins.str = ...,
+        version: builtins.str = ...,
+        ha_mode: builtins.str = ...,
+        shard: builtins.str = ...,
+        registered_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["registered_at", b"registered_at"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["address", b"address", "ha_mode", b"ha_mode", "instance_id", b"instance_id", "registered_at", b"registered_at", "shard", b"shard", "version", b"version"]) -> None: ...
+
+global___ReplicaView = ReplicaView
 
 @typing.final
 class ResourceAmount(google.protobuf.message.Message):
