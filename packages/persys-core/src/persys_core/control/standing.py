@@ -22,7 +22,8 @@ FAILOVER_ELECTION = "scheduler"
 
 @frozen
 class Standing:
-    """``role``: leader or standby; in elastic mode owner, or joining before it has nodes.
+    """``role``: leader or standby; in elastic mode owner, or joining before it has
+    acknowledged the map.
 
     ``leader_id``: who leads (failover), who leads this replica's shard (active-active), who keeps
     the shard map (elastic); empty where nobody does. ``foreign_leader``: an instance that leads
@@ -74,13 +75,13 @@ def standing_of(
     foreign_leader: InstanceId,
 ) -> Standing:
     """``acts``: whether this replica's loops run."""
-    owned = coverage.owned.get(instance_id, 0)
+    owned, seats = coverage.owned.get(instance_id, 0), seats_in(view)
     replicas = sorted(view.values(Kind.REPLICA, ReplicaRecord), key=lambda each: each.instance_id)
     return Standing(
         instance_id,
         config.mode,
-        _role(config.mode, acts=acts, owned=owned),
-        _shard(config, seats_in(view), instance_id),
+        _role(config.mode, seats, instance_id, acts=acts),
+        _shard(config, seats),
         leader_id,
         owned,
         len(coverage.unowned),
@@ -90,13 +91,15 @@ def standing_of(
     )
 
 
-def _role(mode: HaMode, *, acts: bool, owned: int) -> str:
+def _role(mode: HaMode, seats: Seats, instance_id: InstanceId, *, acts: bool) -> str:
     if mode is HaMode.ELASTIC:
-        return "owner" if acts and owned else "joining"
+        version = seats.map.version if seats.map else 0
+        taken_part = seats.acknowledged.get(instance_id, 0) == version > 0
+        return "owner" if acts and taken_part else "joining"
     return "leader" if acts else "standby"
 
 
-def _shard(config: HaConfig, seats: Seats, instance_id: InstanceId) -> str:
+def _shard(config: HaConfig, seats: Seats) -> str:
     match config.mode:
         case HaMode.FAILOVER:
             return ""
