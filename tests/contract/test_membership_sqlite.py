@@ -20,6 +20,7 @@ from persys_core.testing.manual_clock import ManualClock, settle
 from persys_core.testing.membership import MembershipCluster, MembershipContract
 
 ROUND_TRIPS = 6
+STEPS_PER_TTL = 6
 
 
 class SharedStoreCluster(MembershipCluster):
@@ -50,9 +51,13 @@ class SharedStoreCluster(MembershipCluster):
         self._own(membership).resume()
 
     async def advance(self, duration: timedelta) -> None:
+        # A renewal asks the store, and one that is not answered in its time is none.
         await self._answered()
-        await self.clock.advance(duration)
-        await self._answered()
+        left, step = duration, self.ttl / STEPS_PER_TTL
+        while left > timedelta(0):
+            await self.clock.advance(min(step, left))
+            await self._answered()
+            left -= step
 
     async def close(self) -> None:
         for replica in self.replicas:
