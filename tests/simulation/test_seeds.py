@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from persys_core.model.replica import HaMode
 from persys_core.sim.runner import run_scenario
 from persys_core.sim.scenario import Scenario
 
@@ -17,6 +18,22 @@ def test_twenty_nodes_hold_every_rule_under_faults(seed: int) -> None:
     report = run_scenario(Scenario(seed, duration=timedelta(minutes=30)))
     assert report.figures["faults"] >= 40
     assert report.figures["placements"] >= 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [HaMode.ELASTIC, HaMode.ACTIVE_ACTIVE])
+def test_replicas_that_share_the_nodes_hold_every_rule(mode: HaMode) -> None:
+    """Three of them act at once, with every kind of fault."""
+    run_scenario(
+        Scenario(
+            1020,
+            nodes=12,
+            workloads=50,
+            duration=timedelta(minutes=20),
+            replicas=3,
+            ha_mode=mode,
+        )
+    )
 
 
 @pytest.mark.slow
