@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 import yaml
 
+from persys_core.control.hand_over import PATIENCE
 from persys_core.model.replica import HaMode
 from persys_server import lifecycle
 from persys_server.settings import load_settings
@@ -64,9 +65,8 @@ SCHEDULERS = dict(schedulers())
 
 
 def longest_stop() -> timedelta:
-    """How long a clean stop may take with the settings' defaults."""
-    calls = load_settings({}).agent_rpc_timeout
-    return calls + timedelta(seconds=lifecycle._GRACE_SECONDS)
+    """How long a clean stop may take."""
+    return PATIENCE + timedelta(seconds=lifecycle._GRACE_SECONDS)
 
 
 @pytest.mark.parametrize("path", [COMPOSE, STACK], ids=lambda path: path.name)

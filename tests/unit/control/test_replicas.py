@@ -347,3 +347,19 @@ async def test_a_write_without_a_token_of_ours_is_told(clock: VirtualClock) -> N
         told = await driver.events("ForeignWriter")
         assert {event.details["key"] for event in told} == {"node/n1"}
         assert len(told) <= len(driver.cluster.replicas)
+
+
+@virtual_time()
+async def test_a_clean_stop_does_not_wait_for_an_agent_that_hangs(clock: VirtualClock) -> None:
+    """What is under way is cut off after half a second, and another replica leads at once."""
+    async with running_cluster(clock, machine("n1"), replicas=2) as driver:
+        await driver.apply("w")
+        await driver.wait(seconds=20)
+        driver.cluster.machines.pause("n1")
+        await driver.apply("w", container("nginx:2"))
+        await driver.wait(seconds=1)
+        began = clock.now()
+        await driver.cluster.stop_replica(driver.cluster.replicas[0])
+        await driver.wait(seconds=0.2)
+        assert clock.now() - began < timedelta(seconds=1)
+        assert driver.cluster.replicas[1].scheduler.is_leader

@@ -30,6 +30,7 @@ from persys_core.control.drift_notes import DriftNotes
 from persys_core.control.events import EventPublisher
 from persys_core.control.explaining import Explaining
 from persys_core.control.fleet_feed import FleetFeed
+from persys_core.control.hand_over import PATIENCE
 from persys_core.control.import_writer import ImportWriter
 from persys_core.control.leadership import LeadershipLoop
 from persys_core.control.leading import LeadingLoops
@@ -353,10 +354,13 @@ class Scheduler:
         self.ready.set()
 
     async def stop(self) -> None:
-        """End the loops, resign, and leave everything else as it is."""
+        """End the loops, resign, and leave everything else as it is.
+
+        The next one is not kept waiting for an agent that hangs: what does not end soon is cut off.
+        """
         self.ready.clear()
         if self._leading is not None:
-            await self._leading.finish(self.config.agent_rpc_timeout)
+            await self._leading.finish(PATIENCE)
         await self.abandon()
         await self.modes.remember()
 
