@@ -11,9 +11,12 @@ from attrs import evolve
 from persys_core.control.config import HaConfig, SchedulerConfig
 from persys_core.control.presence import HaMismatchError
 from persys_core.memory.cluster_store import MemoryClusterStore
+from persys_core.model.drift import OrphanPolicy
 from persys_core.model.errors import FrozenError
 from persys_core.model.node import Node
 from persys_core.model.replica import HaMode, ShardMap
+from persys_core.model.states import DesiredState
+from persys_core.ports.agents import ApplyRequest
 from persys_core.ports.cluster_store import Commit, Expectation, Key, Kind, Put
 from persys_core.shards.hashing import owner_of, shard_of
 from persys_core.sim.agent_settings import AgentSettings
@@ -363,3 +366,24 @@ async def test_a_clean_stop_does_not_wait_for_an_agent_that_hangs(clock: Virtual
         await driver.wait(seconds=0.2)
         assert clock.now() - began < timedelta(seconds=1)
         assert driver.cluster.replicas[1].scheduler.is_leader
+
+
+@pytest.mark.parametrize("ha", [SHARDS, ELASTIC])
+@virtual_time()
+async def test_a_superfluous_copy_goes_although_the_sound_one_is_anothers(
+    clock: VirtualClock, ha: HaConfig
+) -> None:
+    """Under the policy ``delete`` the owner of a node with a second copy asks the node where the
+    workload belongs (simulator, seed 102, active-active)."""
+    config = evolve(_config(ha), orphan_policy=OrphanPolicy.DELETE)
+    async with running_cluster(clock, *_machines(), config=config, replicas=3) as driver:
+        names = await _placed(driver)
+        await driver.wait(minutes=2)
+        for number, name in enumerate(names[: len(NODES)]):
+            home = await driver.node_of(name)
+            other = next(node for node in NODES[number:] + NODES if node != home)
+            revision = (await driver.view(name)).workload.revision_id
+            copy = ApplyRequest(name, revision, DesiredState.RUNNING, container(), 0)
+            driver.cluster.machines.model(other).apply(copy, clock.now())
+        await driver.wait(minutes=5)
+        await _settled(driver, *names)

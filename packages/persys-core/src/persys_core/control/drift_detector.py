@@ -131,8 +131,11 @@ class DriftDetector:
     # Recording
 
     async def _settle(self, node_id: NodeId, look: Look, records: _Records) -> None:
+        ripe = self._notes.ripe(node_id)
+        for witness in filter(self._is_reachable, sorted(self._remedies.witnesses(ripe))):
+            await self._list_now(witness)
         active: dict[Key, Finding] = {}
-        for finding in filter(self._remedies.still_stands, self._notes.ripe(node_id)):
+        for finding in filter(self._remedies.still_stands, ripe):
             key = Key.drift(node_id, finding.workload_id, finding.type)
             if finding.workload_id in look.unsettled:
                 active.setdefault(key, finding)

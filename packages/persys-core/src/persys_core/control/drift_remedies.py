@@ -7,11 +7,11 @@ call to an agent is made here, and each one is announced by a commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from attrs import evolve
 
-from persys_core.control.drift_notes import DriftNotes
+from persys_core.control.drift_notes import DriftNotes, Look
 from persys_core.control.term import Term
 from persys_core.control.work import Work, workload_work
 from persys_core.drift.classify import (
@@ -21,7 +21,7 @@ from persys_core.drift.classify import (
     orphan_kind,
 )
 from persys_core.drift.remedy import LISTINGS_TO_DELETE, Age, Facts, Remedy, choose_remedy
-from persys_core.model.drift import DriftAction
+from persys_core.model.drift import DriftAction, OrphanPolicy
 from persys_core.model.ids import NodeId
 from persys_core.model.node import Node
 from persys_core.model.resources import Resources
@@ -91,6 +91,27 @@ class DriftRemedies:
             self._nudge(workload_work(finding.workload_id))
         return tx
 
+    def witnesses(self, findings: Iterable[Finding]) -> frozenset[NodeId]:
+        """The nodes of other owners that have to be asked before anything is deleted: this replica
+        lists its own only, and a copy is superfluous only where the assigned one is sound."""
+        if self._term.config.orphan_policy is not OrphanPolicy.DELETE:
+            return frozenset()
+        homes = (
+            self._view.assignment(each.workload_id)
+            for each in findings
+            if each.orphan is not None and each.orphan.kind is OrphanKind.DUPLICATE
+        )
+        nodes = {stored.value.node_id for stored in homes if stored is not None}
+        return frozenset(
+            node
+            for node in nodes
+            if not self._term.ownership.owns(node) and self._lately_listed(node) is None
+        )
+
+    def _lately_listed(self, node_id: NodeId) -> Look | None:
+        lately = self._term.now() - self._term.config.drift_interval
+        return self._notes.listed_since(node_id, lately)
+
     def still_stands(self, finding: Finding) -> bool:
         """Whether the records do not explain by now what was found."""
         if finding.orphan is None:
@@ -137,11 +158,8 @@ class DriftRemedies:
         assignment = self._view.assignment(finding.workload_id)
         if workload is None or status is None or assignment is None:
             return False
-        node_id, lately = (
-            assignment.value.node_id,
-            self._term.now() - self._term.config.drift_interval,
-        )
-        look = self._notes.listed_since(node_id, lately)
+        node_id = assignment.value.node_id
+        look = self._lately_listed(node_id)
         if look is None or self._term.condition(node_id) is not NodeCondition.READY:
             # What a node was seen to run before it fell silent may be gone, and this the only copy.
             return False
