@@ -237,6 +237,23 @@ async def test_a_full_store_takes_removals_and_says_so(clock: VirtualClock) -> N
 
 
 @virtual_time()
+async def test_a_replica_starts_over_a_full_store(clock: VirtualClock) -> None:
+    """It cannot be registered and leads nothing, but reads are served; it joins with space again."""
+    switch = Switch()
+    cluster, _ = await _cluster(clock, switch)
+    switch.is_full = True
+    late = await cluster.start_replica()
+    assert late.scheduler.ready.is_set()
+    view, _ = await late.scheduler.queries.get_workload("w0")
+    assert view.workload.id == "w0"
+    assert late.scheduler.instance_id not in cluster.api().view.all(Kind.REPLICA)
+    switch.is_full = False
+    await clock.sleep(timedelta(seconds=5))
+    assert late.scheduler.instance_id in cluster.api().view.all(Kind.REPLICA)
+    await cluster.stop()
+
+
+@virtual_time()
 async def test_agents_hold_only_after_a_minute(clock: VirtualClock) -> None:
     """Decisions §4: drain_node is told after 60 s of degraded, not at the first hiccup."""
     switch = Switch()

@@ -27,7 +27,15 @@ from persys_core.model.cluster import LeaderRecord
 from persys_core.model.event import EventType
 from persys_core.model.replica import HaMode, InstanceId
 from persys_core.ports.clock import Clock
-from persys_core.ports.cluster_store import COORDINATION, ClusterStore, Key, Kind, WatchBatch
+from persys_core.ports.cluster_store import (
+    COORDINATION,
+    ClusterStore,
+    Key,
+    Kind,
+    Record,
+    Versioned,
+    WatchBatch,
+)
 from persys_core.ports.membership import Membership
 from persys_core.shards.coverage import Coverage
 
@@ -53,7 +61,12 @@ class Company:
     """Who leads without being a replica of ours; empty where nobody does."""
     _suspect: InstanceId = field(default="", init=False)
     _coverage: Coverage = field(factory=Coverage, init=False)
+    _is_outdated: bool = field(default=True, init=False)
+    """Whether anything changed since that coverage depends on."""
     _told_at: datetime | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._view.listen(self._on_change)
 
     async def look(self) -> None:
         """One look at who leads; StoreUnavailableError.
@@ -61,11 +74,13 @@ class Company:
         A leader of ours whose registration ended a moment before its lead is no stranger: only
         one that is seen twice in a row counts.
         """
-        self.leader_id = await self._membership.leader(election_of(self._config))
+        leader = await self._membership.leader(election_of(self._config))
+        if leader != self.leader_id:
+            self.leader_id, self._is_outdated = leader, True
         stranger = await self._stranger()
         self.foreign_leader = stranger if stranger == self._suspect else ""
         self._suspect = stranger
-        self._coverage = coverage_of(self._view, self._config, tuple(self._leaders()))
+        self._covered()
 
     def wrote(self, batch: WatchBatch) -> bool:
         """Whether somebody else wrote this, which is told, though not again and again.
@@ -100,6 +115,18 @@ class Company:
             coverage=self._coverage,
             foreign_leader=self.foreign_leader,
         )
+
+    def _covered(self) -> None:
+        if self._is_outdated:
+            self._is_outdated = False
+            self._coverage = coverage_of(self._view, self._config, tuple(self._leaders()))
+
+    def _on_change(
+        self, key: Key, before: Versioned[Record] | None, after: Versioned[Record] | None
+    ) -> None:
+        came_or_went = before is None or after is None
+        if key.kind in COORDINATION or (key.kind is Kind.NODE and came_or_went):
+            self._is_outdated = True
 
     async def _stranger(self) -> InstanceId:
         leaders = {self.leader_id, await self._membership.leader(FAILOVER_ELECTION)} - {""}

@@ -332,7 +332,6 @@ class Scheduler:
                 # Nothing is written to a store before it was judged.
                 await self.modes.bootstrap()
                 self._presence.check()
-                await self._presence.begin()
                 break
             except StoreUnavailableError as error:
                 if str(error) != told:
@@ -340,6 +339,9 @@ class Scheduler:
                     _log.warning("the store does not answer yet: %s", told)
                 self.modes.on_failure(error)
                 await self.ports.clock.sleep(RETRY_STORE_AFTER)
+        with suppress(StoreUnavailableError):
+            # A store that is full takes no record, and can be read all the same: tried again later.
+            await self._presence.begin()
         self.ports.liveness.grace_all(self.view.all(Kind.NODE), self.config.liveness.lease)
         await self.monitor.tick()
         self.reads.connected = True
