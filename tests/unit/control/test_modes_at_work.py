@@ -24,6 +24,7 @@ from persys_core.ports.cluster_store import (
     CommitTooLargeError,
     Guarantee,
     Key,
+    Kind,
     Put,
     Record,
     Snapshot,
@@ -238,7 +239,7 @@ async def test_a_full_store_takes_removals_and_says_so(clock: VirtualClock) -> N
 
 @virtual_time()
 async def test_a_replica_starts_over_a_full_store(clock: VirtualClock) -> None:
-    """It cannot be registered and leads nothing, but reads are served; it joins with space again."""
+    """It cannot be registered and leads nothing, but serves reads; it joins with space again."""
     switch = Switch()
     cluster, _ = await _cluster(clock, switch)
     switch.is_full = True
