@@ -55,13 +55,14 @@ class Line:
         assert task is not None
         self._tasks.add(task)
         try:
-            await self._carry(reader, writer)
+            await self.carry(reader, writer)
         except asyncio.CancelledError:
             writer.transport.abort()
         finally:
             self._tasks.discard(task)
 
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Carry one connection from ``reader`` and ``writer`` to the target."""
         try:
             there, back = await asyncio.open_connection(self._host, self._port)
         except OSError:
