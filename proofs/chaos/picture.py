@@ -51,6 +51,8 @@ class Picture:
     mode: HaMode = HaMode.FAILOVER
     revision: int = 0
     unreadable: list[str] = field(factory=list)
+    removed: set[Key] = field(factory=set)
+    """Everything that was removed at some time."""
     _records: dict[Key, _Stored] = field(factory=dict)
     _charges: dict[NodeId, Charges] = field(factory=dict)
 
@@ -128,6 +130,7 @@ class Picture:
         before = self.get(key)
         if event.is_delete:
             self._records.pop(key, None)
+            self.removed.add(key)
             return Touched(key, before, None)
         try:
             record = decode(key, event.kv.value).record

@@ -90,6 +90,11 @@ class Promises:
         promise = self.by_id.get(workload_id)
         return promise is not None and generation in promise.asked
 
+    def is_doubtful(self, workload_id: WorkloadId, generation: int) -> bool:
+        """Whether a request for this may be carried out at any time, late or twice."""
+        promise = self.by_id.get(workload_id)
+        return promise is not None and generation in promise.doubtful
+
     def delete_asked_at(self, workload_id: WorkloadId) -> datetime | None:
         """When its end was first asked for."""
         promise = self.by_id.get(workload_id)

@@ -38,6 +38,7 @@ def broken_by(
     yield from current_epoch(step, before)
     for change in step.touched:
         yield from _lost(step, change, promises)
+        yield from _undone(step, change, picture, promises)
         yield from _homeless(step, change)
 
 
@@ -98,6 +99,24 @@ def _lost(step: Step, change: Touched, promises: Promises) -> Iterator[Violation
         became = "went" if found == GONE else f"became generation {found}"
         yield _violation(
             Rule.NOTHING_LOST, f"it {became} and nobody asked for that", step, change.key.id
+        )
+
+
+def _undone(
+    step: Step, change: Touched, picture: Picture, promises: Promises
+) -> Iterator[Violation]:
+    """Rule 6: what was changed or deleted is as before again, and no late request explains that."""
+    if not isinstance(change.after, Workload):
+        return
+    workload_id, found = change.key.id, generation_of(change.after)
+    known = generation_of(change.before) if isinstance(change.before, Workload) else GONE
+    if found == GONE or promises.is_doubtful(workload_id, found):
+        return
+    was_deleted = isinstance(change.before, Workload) and known == GONE
+    if was_deleted or change.key in picture.removed or found < known:
+        earlier = f"generation {known}" if known != GONE else "a deletion"
+        yield _violation(
+            Rule.NOTHING_LOST, f"{earlier} was undone by generation {found}", step, workload_id
         )
 
 
