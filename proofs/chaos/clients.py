@@ -150,7 +150,7 @@ class Client:
         if outcome is Outcome.REFUSED:
             self.promises.refused(asking)
             return
-        self.promises.accepted(asking)
+        self.promises.accepted(asking, datetime.now(UTC))
         if generation == GONE:
             self._generations.pop(workload_id, None)
         else:

@@ -16,7 +16,7 @@ from attrs import define, field, frozen
 
 from persys_core.sim.rng import stream
 from proofs.chaos.replicas import Replica
-from proofs.chaos.stage import Size, Stage
+from proofs.chaos.stage import Machines, Size, Stage
 
 __all__ = ["Fault", "FaultKind", "Faults", "plan"]
 
@@ -95,6 +95,7 @@ class Faults:
     """Carries a plan out on a stage."""
 
     stage: Stage
+    machines: Machines
     told: Callable[[str], None]
     done: Counter[FaultKind] = field(factory=Counter)
     left_out: Counter[FaultKind] = field(factory=Counter)
@@ -133,7 +134,7 @@ class Faults:
             self.on_leader += replica is self.stage.leader
             return replica.name, lambda: self._on_replica(fault, replica)
         if fault.kind.startswith("node"):
-            name = _pick(self.stage.machines.names, fault.share)
+            name = _pick(self.machines.names, fault.share)
             free = name not in self._hit and "agents" not in self._hit
             return name if free else None, lambda: self._on_node(fault, name)
         target, body = {
@@ -141,7 +142,7 @@ class Faults:
             "redis": ("redis", self._on_redis),
             "agents": ("agents", self._on_agents),
         }[fault.kind.partition("_")[0]]
-        some_node = target == "agents" and self._hit & set(self.stage.machines.names)
+        some_node = target == "agents" and self._hit & set(self.machines.names)
         free = target not in self._hit and not some_node
         return target if free else None, lambda: body(fault)
 
@@ -194,15 +195,15 @@ class Faults:
         await redis.start()
 
     async def _on_agents(self, fault: Fault) -> None:
-        self.stage.machines.pause()
+        self.machines.pause()
         await asyncio.sleep(fault.length)
-        self.stage.machines.resume()
+        self.machines.resume()
 
     async def _on_node(self, fault: Fault, name: str) -> None:
         verb = "pause" if fault.kind is FaultKind.NODE_PAUSE else "kill"
-        await self.stage.machines.break_one(name, verb)
+        await self.machines.break_one(name, verb)
         await asyncio.sleep(fault.length)
-        await self.stage.machines.mend_one(name)
+        await self.machines.mend_one(name)
 
 
 def _pick(choices: Sequence[T], share: float) -> T:

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from persys_adapters.etcd.client import EtcdClient, EtcdConfig, WatchBatch, end_of_prefix
 from persys_core.sim.agent_journal import Happening
@@ -25,10 +25,19 @@ from proofs.chaos.rules_store import Before, broken_by
 from proofs.chaos.timelines import Timelines
 from proofs.chaos.violations import Violation
 
-__all__ = ["Observer", "observing"]
+__all__ = ["Observer", "Turn", "observing"]
 
 _LOOK_SECONDS = 0.1
 _ALL = b"/"
+
+
+@frozen
+class Turn:
+    """Another one leads from this revision on, which was seen at ``at``."""
+
+    at: datetime
+    revision: int
+    lead: Lead
 
 
 @define(eq=False)
@@ -41,11 +50,12 @@ class Observer:
     violations: list[Violation] = field(factory=list)
     lines: list[JournalLine] = field(factory=list)
     steps: int = 0
-    leaders: list[tuple[datetime, Lead]] = field(factory=list)
-    """Who led failover mode's election, from when on."""
+    leaders: list[Turn] = field(factory=list)
+    """Who led (see ``Picture.lead``), from when on."""
     keep: bool = False
     """Whether the steps are kept in ``history``."""
-    history: list[Step] = field(factory=list)
+    history: list[tuple[Step, str]] = field(factory=list)
+    """Every step with the token of its commit."""
     changed: asyncio.Event = field(factory=asyncio.Event)
 
     def take(self, batch: WatchBatch, at: datetime) -> Step:
@@ -55,11 +65,11 @@ class Observer:
         self.steps += 1
         self.timelines.step(step)
         self.violations.extend(broken_by(step, self.picture, before, self.promises))
-        lead = self.picture.leads().get("")
-        if lead is not None and (not self.leaders or self.leaders[-1][1] != lead):
-            self.leaders.append((at, lead))
+        lead = self.picture.lead
+        if lead is not None and (not self.leaders or self.leaders[-1].lead != lead):
+            self.leaders.append(Turn(at, step.revision, lead))
         if self.keep:
-            self.history.append(step)
+            self.history.append((step, self.picture.token))
         self._tell()
         return step
 

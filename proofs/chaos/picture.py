@@ -27,6 +27,12 @@ __all__ = ["Lead", "Picture"]
 
 R = TypeVar("R", bound=Record)
 NOTHING = Charges()
+_FIRST = {
+    HaMode.FAILOVER: "",
+    HaMode.ACTIVE_ACTIVE: "shard-0",
+    HaMode.ELASTIC: "coordinator",
+}
+"""Whose loss matters most: the election that is looked at where one is looked at."""
 
 
 @frozen
@@ -53,11 +59,14 @@ class Picture:
     unreadable: list[str] = field(factory=list)
     removed: set[Key] = field(factory=set)
     """Everything that was removed at some time."""
+    token: str = ""
+    """The token of the commit at ``revision``; empty where its records have none."""
     _records: dict[Key, _Stored] = field(factory=dict)
     _charges: dict[NodeId, Charges] = field(factory=dict)
 
     def take(self, batch: WatchBatch, at: datetime) -> Step:
         """Follow one revision, which was seen at ``at``."""
+        self.token = ""
         changed = [self._follow(event) for event in batch.events]
         touched = tuple(change for change in changed if change is not None)
         before: dict[NodeId, Charges] = {}
@@ -105,10 +114,14 @@ class Picture:
 
     @property
     def leader(self) -> str:
-        """The instance that leads in failover mode (that coordinates, in elastic mode)."""
-        wanted = "coordinator" if self.mode is HaMode.ELASTIC else ""
-        lead = self.leads().get(wanted)
+        """The instance that leads; see ``lead``."""
+        lead = self.lead
         return lead.instance_id if lead else ""
+
+    @property
+    def lead(self) -> Lead | None:
+        """Failover mode's lead; that of the first shard, or the coordinator's, in other modes."""
+        return self.leads().get(_FIRST[self.mode])
 
     def epochs(self) -> frozenset[int]:
         """The epochs that a call may be announced under: of whoever leads at this revision, and
@@ -133,12 +146,13 @@ class Picture:
             self.removed.add(key)
             return Touched(key, before, None)
         try:
-            record = decode(key, event.kv.value).record
+            decoded = decode(key, event.kv.value)
         except UnreadableRecordError as error:
             self.unreadable.append(str(error))
             return None
-        self._records[key] = _Stored(record, event.kv.create_revision)
-        return Touched(key, before, record)
+        self.token = decoded.token or self.token
+        self._records[key] = _Stored(decoded.record, event.kv.create_revision)
+        return Touched(key, before, decoded.record)
 
     def _charge(self, change: Touched, before: dict[NodeId, Charges]) -> None:
         for record, added in ((change.before, False), (change.after, True)):

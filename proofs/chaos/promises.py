@@ -1,14 +1,14 @@
 """What the clients asked for and what they were answered: the truth that etcd is held against.
 
 Each workload has one client, which asks for one thing at a time. A request that was answered leaves
-one right state. One whose outcome nobody knows leaves two, and may still come true later, since a
-replica that was stopped may carry it out when it goes on.
+one right state. One whose outcome nobody knows leaves two, and may still come true for a while,
+since a replica that was stopped may carry it out when it goes on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from attrs import define, field, frozen
 
@@ -17,10 +17,13 @@ from persys_core.model.spec import ContainerSpec
 from persys_core.model.states import DesiredState
 from persys_core.model.workload import Workload
 
-__all__ = ["GONE", "Promise", "Promises", "generation_of", "image_of"]
+__all__ = ["DOUBT", "GONE", "Promise", "Promises", "generation_of", "image_of"]
 
 GONE = 0
 """The generation of a workload that was deleted."""
+DOUBT = timedelta(seconds=30)
+"""How long a request is carried out at most after it was sent: its deadline, the longest that a
+replica is stopped or cut off in these runs, and as much again."""
 _IMAGE = "registry.example/app:"
 
 
@@ -43,8 +46,8 @@ class Promise:
     """One workload's: the generations that may stand, and what was ever asked."""
 
     possible: set[int] = field(factory=lambda: {GONE})
-    doubtful: set[int] = field(factory=set)
-    """Generations of requests whose outcome nobody knows."""
+    doubtful: dict[int, datetime] = field(factory=dict)
+    """Until when the generation of a request whose outcome nobody knows may still come about."""
     asked: dict[int, datetime] = field(factory=dict)
     """When each generation was first asked for."""
 
@@ -55,6 +58,7 @@ class Asking:
 
     workload_id: WorkloadId
     generation: int
+    sent_at: datetime
 
 
 @define(eq=False)
@@ -68,12 +72,13 @@ class Promises:
         promise = self.by_id.setdefault(workload_id, Promise())
         promise.asked.setdefault(generation, at)
         promise.possible.add(generation)
-        return Asking(workload_id, generation)
+        return Asking(workload_id, generation, at)
 
-    def accepted(self, asking: Asking) -> None:
+    def accepted(self, asking: Asking, at: datetime) -> None:
         """It was acknowledged: nothing else is right, but for what may still come true."""
         promise = self.by_id[asking.workload_id]
-        promise.possible = {asking.generation, *promise.doubtful}
+        late = {each for each, until in promise.doubtful.items() if at < until}
+        promise.possible = {asking.generation, *late}
 
     def refused(self, asking: Asking) -> None:
         """It was turned away and changed nothing."""
@@ -83,17 +88,19 @@ class Promises:
 
     def unknown(self, asking: Asking) -> None:
         """Nobody knows what became of it."""
-        self.by_id[asking.workload_id].doubtful.add(asking.generation)
+        promise = self.by_id[asking.workload_id]
+        promise.doubtful[asking.generation] = asking.sent_at + DOUBT
 
     def was_asked(self, workload_id: WorkloadId, generation: int) -> bool:
         """Whether any client ever asked for this."""
         promise = self.by_id.get(workload_id)
         return promise is not None and generation in promise.asked
 
-    def is_doubtful(self, workload_id: WorkloadId, generation: int) -> bool:
-        """Whether a request for this may be carried out at any time, late or twice."""
+    def is_doubtful(self, workload_id: WorkloadId, generation: int, at: datetime) -> bool:
+        """Whether a request for this may be carried out at ``at``, late or twice."""
         promise = self.by_id.get(workload_id)
-        return promise is not None and generation in promise.doubtful
+        until = promise.doubtful.get(generation) if promise else None
+        return until is not None and at < until
 
     def delete_asked_at(self, workload_id: WorkloadId) -> datetime | None:
         """When its end was first asked for."""

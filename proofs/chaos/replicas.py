@@ -157,10 +157,11 @@ class Replica:
             line.hold()
         self.is_parted = True
 
-    def join(self) -> None:
-        """Undo ``part``; connections of before are broken."""
+    def join(self, *, late: bool = False) -> None:
+        """Undo ``part``: connections of before are broken, or with ``late`` deliver what waits."""
         for line in self.lines:
-            line.cut()
+            if not late:
+                line.cut()
             line.go_on()
         self.is_parted = False
 

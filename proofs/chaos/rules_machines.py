@@ -28,6 +28,11 @@ class Bounds:
     grace: timedelta
     after: timedelta = timedelta(seconds=30)
 
+    @classmethod
+    def of_seconds(cls, grace: float) -> Bounds:
+        """A little is taken off, since our clock and a replica's look differ."""
+        return cls(timedelta(seconds=grace * 0.9))
+
 
 def broken_over_time(
     timelines: Timelines, promises: Promises, bounds: Bounds

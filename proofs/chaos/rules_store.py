@@ -110,7 +110,7 @@ def _undone(
         return
     workload_id, found = change.key.id, generation_of(change.after)
     known = generation_of(change.before) if isinstance(change.before, Workload) else GONE
-    if found == GONE or promises.is_doubtful(workload_id, found):
+    if found == GONE or promises.is_doubtful(workload_id, found, step.at):
         return
     was_deleted = isinstance(change.before, Workload) and known == GONE
     if was_deleted or change.key in picture.removed or found < known:

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from pathlib import Path
 
 from attrs import define, field, frozen
@@ -100,10 +99,10 @@ class _Vacancy:
 
 async def run(course: Course, folder: Path, told: Callable[[str], None]) -> Report:
     """Carry a course out. The stage is always ended."""
-    async with staged(folder, course.size, seed=course.seed) as stage:
+    async with staged(folder, course.size, seed=course.seed) as (stage, machines):
         told("everything is there")
         tally, vacancy, stop = Tally(), _Vacancy(), asyncio.Event()
-        faults = Faults(stage, told)
+        faults = Faults(stage, machines, told)
         clients = [
             Client.create(
                 number, stage.addresses, course.load, stage.observer.promises, tally, course.seed
@@ -157,7 +156,7 @@ def _report(
     late: float | list[Violation],
 ) -> Report:
     observer = stage.observer
-    bounds = Bounds(timedelta(seconds=course.size.grace * 0.9))
+    bounds = Bounds.of_seconds(course.size.grace)
     violations = [*observer.verdict(bounds), *tally.violations]
     if isinstance(late, list):
         violations += late

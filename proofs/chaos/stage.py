@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +24,7 @@ from tests.e2e.processes import control, eventually, free_port
 from tests.servers.etcd import EtcdCluster, run_cluster
 from tests.servers.redis import RedisServer, redis_server
 
-__all__ = ["Machines", "Size", "Stage", "staged"]
+__all__ = ["Machines", "Size", "Stage", "replicated", "staged"]
 
 START_SECONDS = 60.0
 
@@ -91,7 +91,6 @@ class Stage:
     etcd: EtcdCluster
     redis: RedisServer | None
     replicas: list[Replica]
-    machines: Machines
     observer: Observer
     door: str
 
@@ -118,9 +117,9 @@ class Stage:
         assert leader is not None
         return leader
 
-    async def nodes_are_there(self, seconds: float = START_SECONDS) -> None:
-        """Wait until every machine is registered and was listed."""
-        picture, names = self.observer.picture, self.machines.names
+    async def nodes_are_there(self, names: Sequence[str], seconds: float = START_SECONDS) -> None:
+        """Wait until these machines are registered and were listed."""
+        picture = self.observer.picture
 
         def listed() -> bool:
             nodes = [picture.node(name) for name in names]
@@ -130,25 +129,37 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(
-    folder: Path, size: Size, *, seed: int = 1, keep: bool = False
+async def replicated(
+    folder: Path, size: Size, *, journal: Path | None = None, keep: bool = False
 ) -> AsyncIterator[Stage]:
-    """All of it, serving: the replicas are ready and every machine is registered."""
+    """etcd, Redis, the replicas, one of which leads, the door and the observer; no machines."""
     async with AsyncExitStack() as stack:
         etcd = stack.enter_context(run_cluster(folder, size.etcd))
         redis = None
         if size.redis:
             redis = await stack.enter_async_context(redis_server(folder / "redis"))
-        journal = folder / "machines.jsonl"
         observer = Observer(Picture(size.mode), keep=keep)
         await stack.enter_async_context(observing(observer, etcd.endpoints, journal))
         replicas = await _replicas(stack, folder, size, etcd, redis)
         door = await stack.enter_async_context(front(replicas, folder))
-        machines = _machines(stack, folder, size, door, seed, observer)
-        stage = Stage(size, folder, etcd, redis, replicas, machines, observer, door)
+        stage = Stage(size, folder, etcd, redis, replicas, observer, door)
         await stage.until_led()
-        await stage.nodes_are_there()
         yield stage
+
+
+@asynccontextmanager
+async def staged(
+    folder: Path, size: Size, *, seed: int = 1, keep: bool = False
+) -> AsyncIterator[tuple[Stage, Machines]]:
+    """All of it, serving: the replicas are ready and every machine is registered."""
+    journal = folder / "machines.jsonl"
+    async with AsyncExitStack() as stack:
+        stage = await stack.enter_async_context(
+            replicated(folder, size, journal=journal, keep=keep)
+        )
+        machines = _machines(stack, stage, journal, seed)
+        await stage.nodes_are_there(machines.names)
+        yield stage, machines
 
 
 async def _replicas(
@@ -173,13 +184,11 @@ async def _replicas(
     return replicas
 
 
-def _machines(
-    stack: AsyncExitStack, folder: Path, size: Size, door: str, seed: int, observer: Observer
-) -> Machines:
-    port = free_port()
+def _machines(stack: AsyncExitStack, stage: Stage, journal: Path, seed: int) -> Machines:
+    port, size, folder = free_port(), stage.size, stage.folder
     command = [
         *(sys.executable, "-m", "proofs.chaos.machines", "--nodes", str(size.nodes)),
-        *("--scheduler", door, "--journal", str(folder / "machines.jsonl")),
+        *("--scheduler", stage.door, "--journal", str(journal)),
         *("--control-port", str(port), "--cpu", str(size.cpu), "--seed", str(seed)),
     ]
     with (folder / "machines.log").open("ab") as sink:
@@ -188,7 +197,7 @@ def _machines(
         )
     stack.callback(_ended, process)
     names = tuple(f"n{number}" for number in range(1, size.nodes + 1))
-    return Machines(process, port, names, observer)
+    return Machines(process, port, names, stage.observer)
 
 
 def _ended(process: subprocess.Popen[bytes]) -> None:

@@ -71,11 +71,12 @@ class Timelines:
     graves: dict[tuple[NodeId, WorkloadId], list[Grave]] = field(factory=lambda: defaultdict(list))
     announced: Counter[Announced] = field(factory=Counter)
     announced_at: dict[Announced, datetime] = field(factory=dict)
+    newest_epoch: int = 0
+    """The highest epoch that anything was announced under."""
     calls: list[JournalLine] = field(factory=list)
     refusals: list[JournalLine] = field(factory=list)
     away: dict[NodeId, list[Span]] = field(factory=lambda: defaultdict(list))
     """When a machine or its agent could not be reached, by our own doing."""
-    moves: list[tuple[datetime, NodeId, NodeId]] = field(factory=list)
 
     def step(self, step: Step) -> None:
         """Follow one revision of etcd."""
@@ -83,6 +84,7 @@ class Timelines:
             revision = "" if intent.action is IntentAction.DELETE else intent.revision_id
             call = Announced(intent.node_id, workload_id, intent.action, revision, intent.epoch)
             self.announced[call] += 1
+            self.newest_epoch = max(self.newest_epoch, intent.epoch)
             self.announced_at.setdefault(call, intent.committed_at)
         for change in step.touched:
             if change.key.kind is not Kind.TOMBSTONE:

@@ -90,7 +90,13 @@ class History:
         """A client asks for a generation (0: the deletion) and is answered."""
         promises = self.observer.promises
         asking = promises.asks(workload_id, generation, self.now)
-        getattr(promises, answer)(asking)
+        match answer:
+            case "accepted":
+                promises.accepted(asking, self.now)
+            case "refused":
+                promises.refused(asking)
+            case _:
+                promises.unknown(asking)
         self.seconds += 1
 
     def placed(self, workload_id: str, node: str, generation: int = 1, count: int = 1) -> None:

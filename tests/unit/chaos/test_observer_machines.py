@@ -222,6 +222,17 @@ def test_a_refused_request_leaves_no_promise() -> None:
     assert left(history) == {}
 
 
+def test_a_doubt_does_not_last() -> None:
+    """What was accepted long after a request without an answer is all that is right."""
+    for wait, right in ((0, True), (40, False)):
+        history = finished()
+        history.asked(generation=2, answer="unknown")
+        history.seconds += wait
+        history.asked(generation=3)
+        history.puts(history.wish("w", 2))
+        assert ("promised generation 3" in left(history)["w"]) is not right
+
+
 def test_work_that_does_not_run_has_not_converged() -> None:
     """It ended, runs elsewhere, or runs in an older revision."""
     history = finished()

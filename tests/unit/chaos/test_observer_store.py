@@ -10,6 +10,7 @@ from persys_core.ports.cluster_store import Key, Record
 from persys_core.sim.invariants import Rule
 from proofs.chaos.observer import Observer
 from proofs.chaos.picture import Picture
+from proofs.chaos.promises import DOUBT
 from proofs.chaos.timelines import Span
 from tests.unit.chaos.support import START, History
 
@@ -190,6 +191,11 @@ def test_an_update_that_is_undone_is_told() -> None:
         late.puts(late.wish("w", generation))
     late.puts(late.wish("w", 1))
     assert late.broken() == []
+
+    late.puts(late.wish("w", 2))
+    late.seconds += DOUBT.total_seconds()
+    late.puts(late.wish("w", 1))
+    assert late.broken() == [Rule.NOTHING_LOST]
 
 
 @pytest.mark.parametrize("through", [False, True])
