@@ -8,7 +8,13 @@ from __future__ import annotations
 import subprocess
 import sys
 
-PROOFS = ("rolling_drain", "etcd_loss", "etcd_cluster")
+PROOFS = (
+    "rolling_drain",
+    "etcd_loss",
+    "etcd_cluster",
+    "failover",
+    "oversubscription",
+)
 
 
 def main(wanted: list[str]) -> int:

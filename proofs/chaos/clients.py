@@ -22,7 +22,7 @@ from proofs.chaos.promises import GONE, Promises, image_of
 from proofs.chaos.violations import Violation
 from tests.e2e.processes import client, container
 
-__all__ = ["Client", "Load", "Outcome", "Tally"]
+__all__ = ["Client", "Load", "Outcome", "Stub", "Tally"]
 
 Stub: TypeAlias = "control_pb2_grpc.AgentControlAsyncStub"
 CALL_SECONDS = 3.0

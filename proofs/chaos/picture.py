@@ -62,6 +62,8 @@ class Picture:
     token: str = ""
     """The token of the commit at ``revision``; empty where its records have none."""
     _records: dict[Key, _Stored] = field(factory=dict)
+    _holders: dict[Key, _Stored] = field(factory=dict)
+    """The records of elections and registrations alone, which are looked at at every revision."""
     _charges: dict[NodeId, Charges] = field(factory=dict)
 
     def take(self, batch: WatchBatch, at: datetime) -> Step:
@@ -104,7 +106,7 @@ class Picture:
     def leads(self) -> dict[str, Lead]:
         """Who leads each election: the holder of its oldest key."""
         found: dict[str, Lead] = {}
-        for key, stored in self._records.items():
+        for key, stored in self._holders.items():
             if key.kind is Kind.LEADER and isinstance(stored.record, LeaderRecord):
                 lead = Lead(stored.record.election, stored.record.instance_id, stored.created)
                 known = found.get(lead.election)
@@ -143,6 +145,7 @@ class Picture:
         before = self.get(key)
         if event.is_delete:
             self._records.pop(key, None)
+            self._holders.pop(key, None)
             self.removed.add(key)
             return Touched(key, before, None)
         try:
@@ -151,7 +154,9 @@ class Picture:
             self.unreadable.append(str(error))
             return None
         self.token = decoded.token or self.token
-        self._records[key] = _Stored(decoded.record, event.kv.create_revision)
+        self._records[key] = stored = _Stored(decoded.record, event.kv.create_revision)
+        if key.kind in (Kind.LEADER, Kind.REPLICA):
+            self._holders[key] = stored
         return Touched(key, before, decoded.record)
 
     def _charge(self, change: Touched, before: dict[NodeId, Charges]) -> None:

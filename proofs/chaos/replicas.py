@@ -9,25 +9,24 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from attrs import define, field
 
 from tests.e2e.processes import BIN, free_port, server_environment
 from tests.servers.line import Line
 
-__all__ = ["Replica", "ask"]
+__all__ = ["Replica"]
 
 READY_SECONDS = 40.0
 END_SECONDS = 15.0
 
 
-async def ask(port: int, path: str, seconds: float = 1.0) -> tuple[int, Any]:
-    """Ask a replica over HTTP; the status and the JSON of the answer. ``OSError``, TimeoutError."""
+async def fetch(port: int, path: str, seconds: float) -> tuple[int, bytes]:
+    """Ask a replica over HTTP; the status and the body. ``OSError``, ``TimeoutError``."""
     async with asyncio.timeout(seconds):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:
-            writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+            writer.write(f"GET {path} HTTP/1.0\r\nHost: x\r\n\r\n".encode())
             answer = await reader.read()
         finally:
             writer.transport.abort()
@@ -35,10 +34,7 @@ async def ask(port: int, path: str, seconds: float = 1.0) -> tuple[int, Any]:
     words = head.split()
     if len(words) < 2:
         raise ConnectionResetError("no answer")
-    try:
-        return int(words[1]), json.loads(body)
-    except ValueError:
-        return int(words[1]), None
+    return int(words[1]), body
 
 
 @define(eq=False)
@@ -114,12 +110,17 @@ class Replica:
     async def look(self) -> bool:
         """Whether it says that it is ready, within a second."""
         try:
-            status, body = await ask(self.metrics_port, "/readyz")
-        except (OSError, TimeoutError):
+            status, body = await fetch(self.metrics_port, "/readyz", 1.0)
+            said = json.loads(body)
+        except (OSError, TimeoutError, ValueError):
             return False
-        if isinstance(body, dict) and body.get("instance"):
-            self.instances.add(str(body["instance"]))
+        if said.get("instance"):
+            self.instances.add(str(said["instance"]))
         return status == 200
+
+    async def metrics(self) -> str:
+        """The text of its metrics page."""
+        return (await fetch(self.metrics_port, "/metrics", 10.0))[1].decode()
 
     def kill(self) -> None:
         """End it at once."""
