@@ -186,7 +186,7 @@ def proofs(session: nox.Session) -> None:
 
 @nox.session
 def chaos(session: nox.Session) -> None:
-    """Real processes, killed, stopped and cut off: `-- --minutes 10 --seed N`; every safety rule."""
+    """Real processes killed, stopped and cut off, `-- --minutes 10 --seed N`; the safety rules."""
     run_module(session, "-m", "proofs.chaos", *session.posargs)
 
 

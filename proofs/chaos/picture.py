@@ -133,7 +133,7 @@ class Picture:
         revisions = {lead.revision for lead in self.leads().values()}
         if self.mode is HaMode.ELASTIC:
             revisions |= {
-                stored.created for key, stored in self._records.items() if key.kind is Kind.REPLICA
+                stored.created for key, stored in self._holders.items() if key.kind is Kind.REPLICA
             }
         return frozenset(base + revision for revision in revisions)
 
