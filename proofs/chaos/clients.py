@@ -55,8 +55,8 @@ class Load:
 
     clients: int = 4
     rate: float = 4.0
-    most: int = 60
-    cpu: int = 250
+    most: int = 64
+    cpu: int = 1_000
 
 
 @define

@@ -60,11 +60,11 @@ class Observer:
 
     def take(self, batch: WatchBatch, at: datetime) -> Step:
         """One revision of etcd."""
-        before = Before(self.picture.epochs())
+        before = Before(self.picture.epochs(), self.timelines.newest)
         step = self.picture.take(batch, at)
         self.steps += 1
-        self.timelines.step(step)
         self.violations.extend(broken_by(step, self.picture, before, self.promises))
+        self.timelines.step(step)
         lead = self.picture.lead
         if lead is not None and (not self.leaders or self.leaders[-1].lead != lead):
             self.leaders.append(Turn(at, step.revision, lead))

@@ -64,6 +64,8 @@ class Picture:
     _records: dict[Key, _Stored] = field(factory=dict)
     _holders: dict[Key, _Stored] = field(factory=dict)
     """The records of elections and registrations alone, which are looked at at every revision."""
+    _maps: set[int] = field(factory=set)
+    """The revisions at which the shard map was written."""
     _charges: dict[NodeId, Charges] = field(factory=dict)
 
     def take(self, batch: WatchBatch, at: datetime) -> Step:
@@ -126,12 +128,14 @@ class Picture:
         return self.leads().get(_FIRST[self.mode])
 
     def epochs(self) -> frozenset[int]:
-        """The epochs that a call may be announced under: of whoever leads at this revision, and
-        in elastic mode of every replica that is registered."""
+        """The epochs that a call may be announced under: of whoever leads at this revision. In
+        elastic mode of every replica that is there, and of every version that the map had, since
+        a node is held from a version on."""
         marker = self.get(Key.marker())
         base = marker.epoch_base if isinstance(marker, ClusterMarker) else 0
         revisions = {lead.revision for lead in self.leads().values()}
         if self.mode is HaMode.ELASTIC:
+            revisions |= self._maps
             revisions |= {
                 stored.created for key, stored in self._holders.items() if key.kind is Kind.REPLICA
             }
@@ -157,6 +161,8 @@ class Picture:
         self._records[key] = stored = _Stored(decoded.record, event.kv.create_revision)
         if key.kind in (Kind.LEADER, Kind.REPLICA):
             self._holders[key] = stored
+        elif key.kind is Kind.SHARD_MAP:
+            self._maps.add(event.kv.mod_revision)
         return Touched(key, before, decoded.record)
 
     def _charge(self, change: Touched, before: dict[NodeId, Charges]) -> None:

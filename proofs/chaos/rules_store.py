@@ -5,10 +5,11 @@ Pure functions over what the revision changed; they know nothing of how a schedu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from attrs import frozen
+from attrs import field, frozen
 
+from persys_core.model.ids import NodeId
 from persys_core.model.node import Node
 from persys_core.model.workload import Assignment, Tombstone, Workload
 from persys_core.ports.cluster_store import Key, Kind
@@ -24,9 +25,13 @@ __all__ = ["Before", "broken_by"]
 
 @frozen
 class Before:
-    """What stood before the revision that is judged, since its commit was held against that."""
+    """What stood before the revision that is judged, since its commit was held against that.
+
+    ``newest``: the highest epoch that anything was announced under on each node.
+    """
 
     epochs: frozenset[int]
+    newest: Mapping[NodeId, int] = field(factory=dict)
 
 
 def broken_by(
@@ -74,13 +79,18 @@ def ledger(step: Step, picture: Picture) -> Iterator[Violation]:
 
 
 def current_epoch(step: Step, before: Before) -> Iterator[Violation]:
-    """Rule 3, at the commit: a call is announced by whoever leads at that revision."""
+    """Rule 3, at the commit: a call is announced by whoever leads at that revision, and by nobody
+    who acted for the node before another one did."""
     for workload_id, intent in new_intents(step):
+        newest, wrong = before.newest.get(intent.node_id, 0), ""
         if intent.epoch not in before.epochs:
-            leads = ", ".join(map(str, sorted(before.epochs))) or "nobody"
+            wrong = f"{', '.join(map(str, sorted(before.epochs))) or 'nobody'} leads"
+        elif intent.epoch < newest:
+            wrong = f"{newest} acts for {intent.node_id}"
+        if wrong:
             yield _violation(
                 Rule.INTENT,
-                f"{intent.action} was announced under epoch {intent.epoch} while {leads} leads",
+                f"{intent.action} was announced under epoch {intent.epoch} while {wrong}",
                 step,
                 workload_id,
                 intent.node_id,

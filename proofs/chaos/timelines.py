@@ -71,12 +71,17 @@ class Timelines:
     graves: dict[tuple[NodeId, WorkloadId], list[Grave]] = field(factory=lambda: defaultdict(list))
     announced: Counter[Announced] = field(factory=Counter)
     announced_at: dict[Announced, datetime] = field(factory=dict)
-    newest_epoch: int = 0
-    """The highest epoch that anything was announced under."""
+    newest: dict[NodeId, int] = field(factory=dict)
+    """The highest epoch that anything was announced under on each node."""
     calls: list[JournalLine] = field(factory=list)
     refusals: list[JournalLine] = field(factory=list)
     away: dict[NodeId, list[Span]] = field(factory=lambda: defaultdict(list))
     """When a machine or its agent could not be reached, by our own doing."""
+
+    @property
+    def newest_epoch(self) -> int:
+        """The highest epoch that anything was announced under."""
+        return max(self.newest.values(), default=0)
 
     def step(self, step: Step) -> None:
         """Follow one revision of etcd."""
@@ -84,7 +89,7 @@ class Timelines:
             revision = "" if intent.action is IntentAction.DELETE else intent.revision_id
             call = Announced(intent.node_id, workload_id, intent.action, revision, intent.epoch)
             self.announced[call] += 1
-            self.newest_epoch = max(self.newest_epoch, intent.epoch)
+            self.newest[intent.node_id] = max(self.newest.get(intent.node_id, 0), intent.epoch)
             self.announced_at.setdefault(call, intent.committed_at)
         for change in step.touched:
             if change.key.kind is not Kind.TOMBSTONE:

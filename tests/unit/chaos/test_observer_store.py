@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from persys_core.model.replica import HaMode, ReplicaRecord
+from persys_core.model.replica import HaMode, ReplicaRecord, ShardMap
 from persys_core.model.workload import IntentAction
 from persys_core.ports.cluster_store import Key, Record
 from persys_core.sim.invariants import Rule
@@ -148,6 +148,24 @@ def test_a_shards_leader_and_a_registered_replica_may_announce() -> None:
     elastic.puts({Key.replica("one"): None})
     elastic.announced(epoch=epoch, node_id="n2")
     assert elastic.broken() == [Rule.INTENT]
+
+
+def test_a_former_owner_that_announces_is_told() -> None:
+    """Elastic: a node is held from a version of the map on, and whoever held it before is late."""
+    history = History(Observer(Picture(HaMode.ELASTIC)))
+    for name in ("one", "two"):
+        history.puts({Key.replica(name): ReplicaRecord(name, START)})
+    history.announced(epoch=1)
+    history.puts({Key.shard_map(): ShardMap(1, ("one", "two"))})
+    history.announced(epoch=3 + 1)
+    assert history.broken() == []
+
+    history.announced("v", epoch=1, node_id="n2")
+    assert history.broken() == []
+    history.announced(epoch=2)
+
+    assert history.broken() == [Rule.INTENT]
+    assert "under epoch 2 while 4 acts for n1" in history.texts()
 
 
 def test_a_workload_that_goes_unasked_is_told() -> None:
