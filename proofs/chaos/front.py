@@ -12,22 +12,37 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import count
 from pathlib import Path
+from typing import Protocol
 
 from proofs.chaos.replicas import Replica
 from tests.e2e.processes import free_port
 from tests.servers.line import Line
 
-__all__ = ["front", "haproxy_configuration"]
+__all__ = ["Backend", "front", "haproxy_configuration", "own_door"]
 
 LOOK_SECONDS = 0.5
 FAILURES = 2
+
+
+class Backend(Protocol):
+    """What a door needs to know of a replica."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def address(self) -> str: ...
+
+    async def look(self) -> bool:
+        """Whether it is ready."""
+        ...
 
 
 @asynccontextmanager
 async def front(replicas: Sequence[Replica], folder: Path) -> AsyncIterator[str]:
     """The address of a door to whichever replica is ready."""
     binary = shutil.which("haproxy")
-    opened = _own(replicas) if binary is None else _haproxy(binary, replicas, folder)
+    opened = own_door(replicas) if binary is None else _haproxy(binary, replicas, folder)
     async with opened as address:
         yield address
 
@@ -65,10 +80,13 @@ async def _haproxy(binary: str, replicas: Sequence[Replica], folder: Path) -> As
 
 
 @asynccontextmanager
-async def _own(replicas: Sequence[Replica]) -> AsyncIterator[str]:
+async def own_door(
+    replicas: Sequence[Backend], look_seconds: float = LOOK_SECONDS
+) -> AsyncIterator[str]:
+    """The address of the small door, which looks again after ``look_seconds``."""
     door = _Door(replicas)
     server = await asyncio.start_server(door.accept, "127.0.0.1", 0)
-    looking = asyncio.create_task(door.look())
+    looking = asyncio.create_task(door.look(look_seconds))
     try:
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
@@ -81,13 +99,13 @@ async def _own(replicas: Sequence[Replica]) -> AsyncIterator[str]:
 class _Door:
     """Sessions by replica; a new one goes to the next replica that is ready."""
 
-    def __init__(self, replicas: Sequence[Replica]) -> None:
+    def __init__(self, replicas: Sequence[Backend]) -> None:
         self._replicas = replicas
         self._failures = {each.name: FAILURES for each in replicas}
         self._turn = count()
         self.sessions: dict[asyncio.Task[None], str] = {}
 
-    async def look(self) -> None:
+    async def look(self, pause: float) -> None:
         """Ask every replica again and again whether it is ready."""
         while True:
             answers = await asyncio.gather(*(each.look() for each in self._replicas))
@@ -95,7 +113,7 @@ class _Door:
                 self._failures[replica.name] = 0 if is_ready else self._failures[replica.name] + 1
                 if self._failures[replica.name] == FAILURES:
                     self._break(replica.name)
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(pause)
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Carry one connection."""
