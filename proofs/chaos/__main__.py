@@ -75,10 +75,13 @@ def _told(report: Report, given: argparse.Namespace) -> int:
     for name, value, unit in report.figures():
         print(f"chaos_{name} {value:.4g} {unit}")
     sys.stdout.flush()
+    for refusal in sorted(set(report.tally.refusals))[:10]:
+        print(f"refused: {refusal}", file=sys.stderr)
     for violation in report.violations:
         print(f"violated: {violation.describe(seed)}", file=sys.stderr)
     if report.violations:
-        again = f"--minutes {given.minutes:g} --seed {seed} --mode {given.mode}"
+        again = f"--minutes {given.minutes:g} --seed {seed} --every {given.every:g}"
+        again += f" --nodes {given.nodes} --mode {given.mode}"
         print(f"once more with the same faults: python -m proofs.chaos {again}", file=sys.stderr)
     return 1 if report.violations else 0
 

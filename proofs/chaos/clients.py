@@ -27,6 +27,8 @@ __all__ = ["Client", "Load", "Outcome", "Stub", "Tally"]
 Stub: TypeAlias = "control_pb2_grpc.AgentControlAsyncStub"
 CALL_SECONDS = 3.0
 AGAIN_SECONDS = 0.2
+_NOT_FOUND = "not found"
+"""How the answer to a deletion of what is not there ends."""
 _DEFINITE = frozenset(
     {
         grpc.StatusCode.INVALID_ARGUMENT,
@@ -111,7 +113,7 @@ class Client:
         async with AsyncExitStack() as stack:
             stubs = [await stack.enter_async_context(client(each)) for each in self.addresses]
             while not stop.is_set():
-                await self._ask(stubs, *self._wish())
+                await self.ask(stubs, *self._wish())
                 pause = self.rng.expovariate(self.load.rate / self.load.clients)
                 await _either(stop, pause)
 
@@ -127,7 +129,7 @@ class Client:
             return workload_id, GONE
         return workload_id, self._generations[workload_id] + 1
 
-    async def _ask(
+    async def ask(
         self,
         stubs: Sequence[Stub],
         workload_id: str,
@@ -175,6 +177,8 @@ class Client:
     def _outcome(self, success: bool, message: str) -> Outcome:
         if success:
             return Outcome.ACCEPTED
+        if message.endswith(_NOT_FOUND):
+            return Outcome.NOT_THERE
         self.tally.refusals.append(message)
         return Outcome.REFUSED
 

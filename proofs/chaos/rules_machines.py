@@ -26,7 +26,7 @@ class Bounds:
     the consequences of that may still come."""
 
     grace: timedelta
-    after: timedelta = timedelta(seconds=30)
+    after: timedelta = timedelta(seconds=60)
 
     @classmethod
     def of_seconds(cls, grace: float) -> Bounds:

@@ -144,7 +144,7 @@ def test_a_copy_that_ended_is_none() -> None:
 
 def test_work_taken_from_a_node_within_reach_is_told() -> None:
     """A node that was away too briefly, or long ago, counts as within reach."""
-    for away in ((), ((0, 5),), ((-100, -75),)):
+    for away in ((), ((0, 5),), ((-130, -105),)):
         history = running("n1", "n2")
         for start, end in away:
             history.observer.timelines.away["n1"].append(
