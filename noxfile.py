@@ -185,6 +185,12 @@ def proofs(session: nox.Session) -> None:
 
 
 @nox.session
+def chaos(session: nox.Session) -> None:
+    """Real processes killed, stopped and cut off, `-- --minutes 10 --seed N`; the safety rules."""
+    run_module(session, "-m", "proofs.chaos", *session.posargs)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """The benchmarks, as lines of `name value unit`."""
     run_module(session, "-m", "benchmarks", *session.posargs)

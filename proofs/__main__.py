@@ -8,7 +8,14 @@ from __future__ import annotations
 import subprocess
 import sys
 
-PROOFS = ("rolling_drain", "etcd_loss", "etcd_cluster", "elastic")
+PROOFS = (
+    "rolling_drain",
+    "etcd_loss",
+    "etcd_cluster",
+    "failover",
+    "oversubscription",
+    "elastic",
+)
 
 
 def main(wanted: list[str]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 
 __all__ = ["Line"]
@@ -17,10 +18,14 @@ class Line:
         self._host, _, port = target.rpartition(":")
         self._port = int(port)
         self._server: asyncio.Server | None = None
-        self._open = asyncio.Event()
-        self._open.set()
+        self._gates: set[asyncio.Event] = set()
+        self._is_held = False
         self._tasks: set[asyncio.Task[None]] = set()
         self.endpoint = ""
+        self.tap: Callable[[bytes], object] | None = None
+        """Is shown everything that goes to the server, before it goes."""
+        self.hold_at = b""
+        """A connection on which these bytes are to go to the server is held from then on."""
 
     @classmethod
     async def to(cls, target: str) -> Line:
@@ -30,13 +35,27 @@ class Line:
         line.endpoint = f"127.0.0.1:{line._server.sockets[0].getsockname()[1]}"
         return line
 
+    def lead_to(self, target: str) -> None:
+        """Lead to another ``host:port`` from now on."""
+        self._host, _, port = target.rpartition(":")
+        self._port = int(port)
+
     def hold(self) -> None:
         """Carry nothing from now on; connections stay open, and new ones are taken."""
-        self._open.clear()
+        self._is_held = True
+        for gate in self._gates:
+            gate.clear()
 
     def go_on(self) -> None:
         """Carry what was held back, and everything else."""
-        self._open.set()
+        self._is_held, self.hold_at = False, b""
+        for gate in self._gates:
+            gate.set()
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether any connection is held."""
+        return not all(gate.is_set() for gate in self._gates)
 
     def cut(self) -> None:
         """Break every connection; new ones are taken."""
@@ -55,29 +74,49 @@ class Line:
         assert task is not None
         self._tasks.add(task)
         try:
-            await self._carry(reader, writer)
+            await self.carry(reader, writer)
         except asyncio.CancelledError:
             writer.transport.abort()
         finally:
             self._tasks.discard(task)
 
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Carry one connection from ``reader`` and ``writer`` to the server."""
         try:
             there, back = await asyncio.open_connection(self._host, self._port)
         except OSError:
             writer.close()
             return
+        gate = asyncio.Event()
+        if not self._is_held:
+            gate.set()
+        self._gates.add(gate)
         try:
             async with asyncio.TaskGroup() as both:
-                both.create_task(self._pump(reader, back))
-                both.create_task(self._pump(there, writer))
+                both.create_task(self._pump(reader, back, gate, self._look))
+                both.create_task(self._pump(there, writer, gate))
         finally:
+            self._gates.discard(gate)
             back.transport.abort()
 
-    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    def _look(self, chunk: bytes, gate: asyncio.Event) -> None:
+        if self.tap is not None:
+            self.tap(chunk)
+        if self.hold_at and self.hold_at in chunk:
+            gate.clear()
+
+    async def _pump(
+        self,
+        source: asyncio.StreamReader,
+        sink: asyncio.StreamWriter,
+        gate: asyncio.Event,
+        look: Callable[[bytes, asyncio.Event], None] | None = None,
+    ) -> None:
         with suppress(OSError):
             while chunk := await source.read(_CHUNK):
-                await self._open.wait()
+                if look is not None:
+                    look(chunk, gate)
+                await gate.wait()
                 sink.write(chunk)
                 await sink.drain()
         sink.close()
