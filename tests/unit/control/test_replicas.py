@@ -387,3 +387,28 @@ async def test_a_superfluous_copy_goes_although_the_sound_one_is_anothers(
             driver.cluster.machines.model(other).apply(copy, clock.now())
         await driver.wait(minutes=5)
         await _settled(driver, *names)
+
+
+@virtual_time()
+async def test_a_node_that_returns_to_a_new_leader_is_called_soon(clock: VirtualClock) -> None:
+    """It has a fresh lease with the new leader, and beats at another replica: nothing tells that it
+    is back, so it is called again and again, and not left alone for longer and longer (chaos run,
+    seed 5)."""
+    async with running_cluster(clock, machine("n1"), replicas=2) as driver:
+        names = [f"w{number}" for number in range(4)]
+        for name in names:
+            await driver.apply(name, container(cpu=500))
+        await driver.wait(seconds=20)
+        driver.cluster.machines.kill("n1")
+        await driver.cluster.crash(driver.cluster.replicas[0])
+        for name in names:
+            await driver.apply(name, container("nginx:2", cpu=500))
+        await driver.wait(seconds=21)
+        second = driver.cluster.replicas[1].scheduler
+        assert second.is_leader
+        second.reach.heard = lambda node_id: None  # type: ignore[method-assign]
+        await driver.wait(seconds=19)
+        driver.cluster.machines.revive("n1")
+        applies = driver.calls("apply")
+        await driver.wait(seconds=16)
+        assert driver.calls("apply") > applies

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import TypeVar
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from persys_core.control.committer import Committer
 from persys_core.control.config import SchedulerConfig, SchedulerPorts
@@ -43,10 +43,19 @@ class _Silence:
     until: datetime
 
 
+@frozen
+class _Uncalled:
+    """When the first and the newest call failed of those that nothing was answered between."""
+
+    since: datetime
+    last: datetime
+
+
 class NodeReach:
     """Which agents did not answer lately, and until when they are left alone.
 
-    A beat ends that, since the agent may be back. That it could not be called for long, although it
+    A beat ends that, since the agent may be back; but beats reach other replicas, too, so that none
+    is left alone for longer than half a lease. That it could not be called for long, although it
     beats, is known apart, and ended by an answered call alone (defect C15).
     """
 
@@ -54,16 +63,22 @@ class NodeReach:
         self._clock = ports.clock
         self._policy = config.retry
         self._grace = config.liveness.unavailable_grace
+        self._longest = config.liveness.lease / 2
         self._silent: dict[NodeId, _Silence] = {}
-        self._uncalled: dict[NodeId, datetime] = {}
-        """Per agent that answered no call since: when the first one failed."""
+        self._uncalled: dict[NodeId, _Uncalled] = {}
 
     def failed(self, node_id: NodeId) -> datetime:
-        """The agent did not answer; until when it is left alone."""
-        known = self._silent.get(node_id)
+        """The agent did not answer; until when it is left alone.
+
+        Calls that were under way together fail together, and count as one.
+        """
+        now, known = self._clock.now(), self._silent.get(node_id)
+        calls = self._uncalled.get(node_id, _Uncalled(now, now))
+        self._uncalled[node_id] = evolve(calls, last=now)
+        if known is not None and now < known.until:
+            return known.until
         failures = known.failures + 1 if known else 1
-        self._uncalled.setdefault(node_id, self._clock.now())
-        until = self._clock.now() + self._policy.infrastructure_delay(failures)
+        until = now + min(self._policy.infrastructure_delay(failures), self._longest)
         self._silent[node_id] = _Silence(failures, until)
         return until
 
@@ -89,15 +104,15 @@ class NodeReach:
         return node_id in self._uncalled
 
     def uncallable_since(self, node_id: NodeId, nodes: int) -> datetime | None:
-        """Since when the agent answers no call, once that lasts for the whole grace.
+        """Since when the agent answers no call, once calls failed for the whole grace.
 
-        ``None`` where more than half of the ``nodes`` of the cluster are like that: then it is
-        this replica that cannot call.
+        Time in which nobody called it says nothing. ``None`` where more than half of the ``nodes``
+        of the cluster are like that: then it is this replica that cannot call.
         """
-        since = self._uncalled.get(node_id)
-        if since is None or self._clock.now() < since + self._grace:
+        calls = self._uncalled.get(node_id)
+        if calls is None or calls.last < calls.since + self._grace:
             return None
-        return since if len(self._uncalled) * 2 <= nodes else None
+        return calls.since if len(self._uncalled) * 2 <= nodes else None
 
     def blocked_until(self, node_id: NodeId) -> datetime | None:
         """Until when the agent is left alone; ``None`` where it may be called."""
