@@ -6,6 +6,7 @@ where two tools of convenience may not appear. The numbers are those of docs/arc
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 
 __all__ = [
     "find_injection",
@@ -23,12 +24,18 @@ MAX_PUBLIC_METHODS = 12
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
+@cache
+def _tree(source: str) -> ast.Module:
+    """Every file is asked about several rules, and parsed once."""
+    return ast.parse(source)
+
+
 def oversized(source: str) -> Iterator[str]:
     """Yield what is too large in a module: the file, its functions and its classes.
 
     A file or a class may be larger when its docstring has a line `Size: <reason>`.
     """
-    tree = ast.parse(source)
+    tree = _tree(source)
     lines = source.count("\n")
     if lines > MAX_FILE_LINES and not _gives_reason(tree):
         yield f"1: {lines} lines (at most {MAX_FILE_LINES}, or a Size: line in the docstring)"
@@ -49,7 +56,7 @@ def oversized(source: str) -> Iterator[str]:
 
 def find_wide_protocols(source: str) -> Iterator[str]:
     """Yield the protocols that ask too much of whoever implements them."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(_tree(source)):
         if isinstance(node, ast.ClassDef) and any(map(_is_protocol, node.bases)):
             count = len(_methods(node))
             if count > MAX_PROTOCOL_METHODS:
@@ -61,7 +68,7 @@ def find_wide_protocols(source: str) -> Iterator[str]:
 
 def find_undocumented_tests(source: str) -> Iterator[str]:
     """Yield the test functions that do not say which rule they hold."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(_tree(source)):
         if not isinstance(node, FUNCTIONS) or ast.get_docstring(node):
             continue
         if node.name.startswith("test_"):
@@ -70,7 +77,7 @@ def find_undocumented_tests(source: str) -> Iterator[str]:
 
 def find_patching(source: str) -> Iterator[str]:
     """Yield each use of unittest.mock.patch."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(_tree(source)):
         match node:
             case ast.ImportFrom(module="unittest.mock", names=names):
                 if any(alias.name in {"patch", "*"} for alias in names):
@@ -85,7 +92,7 @@ def find_patching(source: str) -> Iterator[str]:
 
 def find_injection(source: str) -> Iterator[str]:
     """Yield each import of dependency-injector's wiring, where @inject and Provide come from."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(_tree(source)):
         match node:
             case ast.ImportFrom(module=str(module)) if module.startswith("dependency_injector"):
                 names = {alias.name for alias in node.names}

@@ -79,6 +79,7 @@ def container(image: str = "nginx") -> agent.WorkloadSpec:
     return agent.WorkloadSpec(container=agent.ContainerSpec(image=image))
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_nodes_register_with_what_they_are_and_beat() -> None:
     """Capabilities, labels and endpoint arrive; beats of ours carry boot id and revision."""
@@ -128,6 +129,7 @@ def _runs(beat: control.HeartbeatRequest, workload_id: str) -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_legacy_nodes_send_what_old_agents_send() -> None:
     """No boot id, no sequence."""
@@ -166,6 +168,7 @@ async def test_a_refusal_and_an_unknown_node_show_as_problems() -> None:
             await until(lambda: fleet.node("sim-1").problem == "" and len(scheduler.beats) > 1)
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_a_killed_node_is_silent_and_comes_back_at_its_endpoint() -> None:
     """Neither beats nor answers come from it until it is revived."""

@@ -125,6 +125,7 @@ async def test_headers_go_along_with_every_call() -> None:
         await agents.aclose()
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_one_hung_node_of_fifty_costs_one_deadline() -> None:
     """Every cycle ends within the deadline and a second, with the other 49 answered (G02)."""
@@ -143,6 +144,7 @@ async def test_one_hung_node_of_fifty_costs_one_deadline() -> None:
         assert agents.open_channels <= len(nodes)
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_five_hundred_reconnects_leave_no_more_channels_than_nodes() -> None:
     """Changing endpoints and new certificates close what they replace (G02)."""

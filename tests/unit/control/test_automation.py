@@ -76,6 +76,7 @@ async def test_each_action_is_carried_out_and_audited(clock: VirtualClock) -> No
         }
 
 
+@pytest.mark.slow
 @virtual_time()
 async def test_a_suggestion_is_carried_out_once(clock: VirtualClock) -> None:
     """Idempotent by suggestion_id: a repetition is answered with the first decision, changes

@@ -3,6 +3,7 @@
 import asyncio
 from datetime import timedelta
 
+import pytest
 from attrs import evolve
 
 from persys_core.control.answers import NodeView
@@ -289,6 +290,7 @@ def test_expected_allocations_add_up() -> None:
     }
 
 
+@pytest.mark.slow
 @virtual_time()
 async def test_ledger_always_equals_its_parts(clock: VirtualClock) -> None:
     """Safety 5: after every commit of a busy hour the ledger equals what it stands for."""

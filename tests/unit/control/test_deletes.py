@@ -74,6 +74,7 @@ class DeletesNothing:
         return getattr(self._agents, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "outcome",
     [Refused("device or resource busy"), Accepted()],

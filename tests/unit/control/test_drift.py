@@ -154,6 +154,7 @@ async def test_an_orphan_is_reported_until_it_is_gone(
         assert len(await _told(driver)) == 1
 
 
+@pytest.mark.slow
 @virtual_time()
 async def test_a_drift_that_lasts_is_recorded(clock: VirtualClock) -> None:
     """While the agent cannot put it right, the record stands, and nothing more is told or
@@ -218,6 +219,7 @@ async def test_no_false_alarms(
         assert _records(driver) == []
 
 
+@pytest.mark.slow
 @virtual_time()
 async def test_a_steady_cluster_costs_nothing(clock: VirtualClock) -> None:
     """No write, no event, and no listing beyond those of the reconcile loop."""
@@ -302,6 +304,7 @@ async def test_one_listing_without_it_begins_anew(clock: VirtualClock) -> None:
         assert deletes == []
 
 
+@pytest.mark.slow
 @virtual_time()
 async def test_what_is_older_than_the_marker_is_never_deleted(clock: VirtualClock) -> None:
     """A3: a workload that was there before this cluster's records began may have to be imported."""
@@ -386,6 +389,7 @@ async def test_adopt_leaves_what_does_not_fit(clock: VirtualClock) -> None:
         assert "no room" in record.last_error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("policy", "left"), [(REPORT, 2), (DELETE, 1)])
 @virtual_time()
 async def test_a_duplicate_goes_only_under_delete(
@@ -404,6 +408,7 @@ async def test_a_duplicate_goes_only_under_delete(
         assert len(_records(driver)) == left - 1
 
 
+@pytest.mark.slow
 @virtual_time()
 async def test_a_second_copy_stays_until_the_node_of_the_first_was_listed_again(
     clock: VirtualClock,

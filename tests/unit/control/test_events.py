@@ -3,6 +3,8 @@
 from collections import Counter
 from datetime import timedelta
 
+import pytest
+
 from persys_core.control.events import EventPublisher
 from persys_core.memory.event_log import MemoryEventLog
 from persys_core.model.event import Event, EventType
@@ -46,6 +48,7 @@ async def test_each_thing_that_happens_has_its_own_word(clock: VirtualClock) -> 
         assert await _kinds(driver) == [*told, "WorkloadDeleted"]
 
 
+@pytest.mark.slow
 @virtual_time()
 async def test_a_storm_of_many_objects_is_one_event_a_minute_each(clock: VirtualClock) -> None:
     """V02: 15,000 workloads that fit nowhere, tried every 20 s, give one event a minute for each of

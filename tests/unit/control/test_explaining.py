@@ -1,5 +1,6 @@
 """Every *no* explains itself, in numbers, and nothing floods the log."""
 
+import pytest
 from attrs import evolve
 
 from persys_core.control.requests import DrainNode, NodeIntentChange
@@ -73,6 +74,7 @@ async def test_five_nodes_five_reasons(clock: VirtualClock) -> None:
         assert explanation.next_step
 
 
+@pytest.mark.slow
 @virtual_time()
 async def test_reasons_are_told_once_a_minute_at_most(clock: VirtualClock) -> None:
     """V02: twenty minutes of rejections while nodes join give at most one event a minute, each
@@ -90,6 +92,7 @@ async def test_reasons_are_told_once_a_minute_at_most(clock: VirtualClock) -> No
         assert "cpu (asked 1000, at most" in told[-1].reason
 
 
+@pytest.mark.slow
 @virtual_time()
 async def test_halted_deferred_and_resting_are_explained(clock: VirtualClock) -> None:
     """Each state says what it is and what happens next."""

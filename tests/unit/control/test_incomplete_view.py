@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
 
+import pytest
+
 from persys_core.control.config import SchedulerConfig
 from persys_core.memory.cluster_store import MemoryClusterStore
 from persys_core.model.drift import OrphanPolicy
@@ -91,6 +93,7 @@ async def test_nothing_is_removed_before_the_first_full_listing(clock: VirtualCl
     await cluster.stop()
 
 
+@pytest.mark.slow
 @virtual_time()
 async def test_an_owner_that_is_in_the_store_and_not_in_the_view_counts(
     clock: VirtualClock,

@@ -268,6 +268,7 @@ async def test_agents_hold_only_after_a_minute(clock: VirtualClock) -> None:
     await cluster.stop()
 
 
+@pytest.mark.slow
 @virtual_time()
 async def test_who_beats_through_a_freeze_is_not_missed(clock: VirtualClock) -> None:
     """Ten minutes without a store: the nodes beat all the while, so all are Ready during it and

@@ -134,6 +134,7 @@ class NobodyAnswers:
         return getattr(self._agents, name)
 
 
+@pytest.mark.slow
 @virtual_time()
 async def test_a_node_that_beats_and_cannot_be_called_does_not_flap(clock: VirtualClock) -> None:
     """Defect C15: readiness is the lease's alone. A refused call makes no node NotReady and a beat
@@ -237,6 +238,7 @@ async def test_operator_intent_survives_beats_and_registrations(clock: VirtualCl
         assert (await driver.apply("w")).node_id == ""
 
 
+@pytest.mark.slow
 @virtual_time()
 async def test_steady_heartbeats_write_nothing(clock: VirtualClock) -> None:
     """Liveness is not a write: an hour of beats and passes moves no store revision."""
@@ -291,6 +293,7 @@ async def test_clean_stop_lets_calls_under_way_end(clock: VirtualClock) -> None:
         assert driver.calls("apply", "w") == 1
 
 
+@pytest.mark.slow
 @virtual_time()
 async def test_work_does_not_wait_for_an_agent_that_cannot_be_called(clock: VirtualClock) -> None:
     """Defect C15: what was never started there moves after the grace, nothing new goes there, and

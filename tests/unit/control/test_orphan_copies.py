@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
+import pytest
 from attrs import evolve
 
 from persys_core.control.orphan_copies import OrphanCopies
@@ -132,6 +133,7 @@ async def test_a_record_of_the_drift_is_enough(clock: VirtualClock) -> None:
         assert answer.node_id == "n2"
 
 
+@pytest.mark.slow
 @virtual_time()
 async def test_a_node_that_cannot_take_its_copy_keeps_it_from_starting_elsewhere(
     clock: VirtualClock,

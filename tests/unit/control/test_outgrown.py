@@ -109,6 +109,7 @@ async def test_the_loss_of_the_old_revision_is_told_as_drift(clock: VirtualClock
         assert told.reason == DriftType.MISSING_ON_AGENT
 
 
+@pytest.mark.slow
 @virtual_time()
 async def test_an_old_revision_that_runs_stays(clock: VirtualClock) -> None:
     """Nobody moves what runs, although another node has room for the new revision."""
@@ -149,6 +150,7 @@ async def test_what_was_stopped_and_grew_starts_where_it_fits(clock: VirtualCloc
         assert (await driver.status("w"), await driver.node_of("w")) == ("Running", "n2")
 
 
+@pytest.mark.slow
 @virtual_time()
 async def test_local_data_keeps_it_on_its_node(clock: VirtualClock) -> None:
     """Elsewhere it would be without its data, so it waits for room here."""

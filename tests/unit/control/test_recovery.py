@@ -159,6 +159,7 @@ async def test_another_spec_is_an_update_like_any_other(clock: VirtualClock) -> 
         assert await driver.status("w0") == "Running"
 
 
+@pytest.mark.slow
 @virtual_time()
 async def test_what_was_imported_is_only_followed(clock: VirtualClock) -> None:
     """It is not restarted where it ends, not started where its node is lost, and not moved by a
@@ -255,6 +256,7 @@ async def test_a_half_done_import_survives_a_restart(clock: VirtualClock) -> Non
         assert [await driver.status(each) for each in WORKLOADS] == ["Running"] * 5
 
 
+@pytest.mark.slow
 @virtual_time()
 async def test_records_that_are_still_remembered_come_back_whole(clock: VirtualClock) -> None:
     """A store that is emptied under a running replica: its view has the specs, charges and uids,
@@ -278,6 +280,7 @@ async def test_records_that_are_still_remembered_come_back_whole(clock: VirtualC
         assert calls(driver) == before
 
 
+@pytest.mark.slow
 @virtual_time()
 async def test_a_store_that_went_back_is_imported(clock: VirtualClock) -> None:
     """E03: the older records are kept, what is newer is added, and nothing that runs is touched:
@@ -305,6 +308,7 @@ async def test_a_store_that_went_back_is_imported(clock: VirtualClock) -> None:
         assert (await driver.view("w0")).workload.imported is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("orphans", [OrphanPolicy.REPORT, OrphanPolicy.DELETE])
 @virtual_time()
 async def test_an_acknowledged_empty_store_deletes_nothing(
@@ -334,6 +338,7 @@ async def test_an_acknowledged_empty_store_deletes_nothing(
         assert drifts == []
 
 
+@pytest.mark.slow
 @virtual_time()
 async def test_an_agents_clock_may_be_ahead(clock: VirtualClock) -> None:
     """What seems a little newer than the new records is taken for older: it is not deleted and can
@@ -352,6 +357,7 @@ async def test_an_agents_clock_may_be_ahead(clock: VirtualClock) -> None:
         assert decisions["ahead"] is Decision.IMPORT
 
 
+@pytest.mark.slow
 @virtual_time()
 async def test_a_store_that_went_back_can_be_acknowledged(clock: VirtualClock) -> None:
     """The store as it is is accepted: its records hold, and what it does not know is older than
@@ -373,6 +379,7 @@ async def test_a_store_that_went_back_can_be_acknowledged(clock: VirtualClock) -
         assert mode(driver) is OperatingMode.NORMAL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_running", [False, True])
 @virtual_time()
 async def test_a_backup_of_a_former_life_is_noticed(clock: VirtualClock, is_running: bool) -> None:
@@ -627,6 +634,7 @@ async def test_a_full_node_is_imported_and_gets_nothing_new(clock: VirtualClock)
         assert (await driver.apply("more", container(metadata=selector))).node_id == ""
 
 
+@pytest.mark.slow
 @virtual_time()
 async def test_large_nodes_are_imported_in_several_commits(clock: VirtualClock) -> None:
     """No commit holds more than a transaction may."""

@@ -183,6 +183,7 @@ async def test_nodes_are_spread_over_who_is_there(clock: VirtualClock) -> None:
         assert (standing.unowned_nodes, standing.doubly_owned_nodes) == (0, 0)
 
 
+@pytest.mark.slow
 @virtual_time()
 async def test_a_clean_change_leaves_no_node_alone_for_long(clock: VirtualClock) -> None:
     """A replica joins, another one leaves: below a second, at no moment two owners, and nothing
@@ -250,6 +251,7 @@ async def test_a_paused_member_keeps_others_waiting_no_longer_than_its_lease(
         await _settled(driver, *names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ha", [SHARDS, ELASTIC])
 @virtual_time()
 async def test_work_of_a_lost_node_goes_to_other_owners(clock: VirtualClock, ha: HaConfig) -> None:
@@ -271,6 +273,7 @@ async def test_work_of_a_lost_node_goes_to_other_owners(clock: VirtualClock, ha:
         assert not driver.cluster.api().view.all(Kind.TOMBSTONE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ha", [SHARDS, ELASTIC])
 @virtual_time()
 async def test_lost_nodes_are_left_one_by_one_whoever_owns_them(
@@ -368,6 +371,7 @@ async def test_a_clean_stop_does_not_wait_for_an_agent_that_hangs(clock: Virtual
         assert driver.cluster.replicas[1].scheduler.is_leader
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ha", [SHARDS, ELASTIC])
 @virtual_time()
 async def test_a_superfluous_copy_goes_although_the_sound_one_is_anothers(

@@ -332,6 +332,7 @@ async def test_a_node_that_beats_cannot_be_fenced(clock: VirtualClock) -> None:
             await driver.cluster.api().volumes.fence(NodeIntentChange("nope", "off"))
 
 
+@pytest.mark.slow
 @virtual_time()
 async def test_the_holder_that_was_moved_and_died_keeps_the_volume(clock: VirtualClock) -> None:
     """The node dies in the middle of a drain: the new copy waits until it is fenced."""
@@ -616,6 +617,7 @@ async def test_volumes_are_listed(clock: VirtualClock) -> None:
         assert await ids(phase="released") == []
 
 
+@pytest.mark.slow
 @virtual_time()
 async def test_a_steady_volume_costs_no_write(clock: VirtualClock) -> None:
     """Nothing is written for its own sake."""
@@ -668,6 +670,7 @@ async def test_a_new_revision_waits_for_the_volume_that_it_adds(clock: VirtualCl
         assert (await driver.status("w"), driver.calls("apply", "w")) == ("Running", 2)
 
 
+@pytest.mark.slow
 @virtual_time()
 async def test_what_was_given_up_holds_nothing_of_a_revision_that_was_never_sent(
     clock: VirtualClock,

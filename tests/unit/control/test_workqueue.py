@@ -341,6 +341,7 @@ async def test_a_queue_needs_a_worker(clock: VirtualClock) -> None:
         WorkQueue(handle, clock, workers=0, on_bug=lambda *_: None)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3000), st.integers(0, 3000)), max_size=40),
     st.integers(1, 3),

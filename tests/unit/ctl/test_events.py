@@ -158,6 +158,7 @@ async def test_nobody_to_follow() -> None:
     assert result.code == ExitCode.USAGE_OR_CONNECTION
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_ctrl_c_ends_the_process_cleanly() -> None:
     """SIGINT ends persysctl with 130 and without a traceback."""

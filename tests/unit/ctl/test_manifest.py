@@ -350,6 +350,7 @@ def test_wrong_specs(tmp_path: Path, spec: str, part: str) -> None:
     assert part in "\n".join(spec_problems(tmp_path, spec))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "part"),
     [
@@ -375,6 +376,7 @@ def test_wrong_documents(tmp_path: Path, text: str, part: str) -> None:
     assert part in "\n".join(problems(tmp_path, text))
 
 
+@pytest.mark.slow
 def test_a_bomb_of_aliases_is_refused(tmp_path: Path) -> None:
     """Aliases that multiply are cut off before they fill the memory."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
@@ -418,6 +420,7 @@ VALUES = st.recursive(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(spec=VALUES, metadata=VALUES)
 def test_no_document_is_a_crash(spec: object, metadata: object) -> None:
     """Whatever stands in a document, it is a request or a list of problems."""
@@ -431,6 +434,7 @@ def test_no_document_is_a_crash(spec: object, metadata: object) -> None:
         assert loaded[0].workload_id
 
 
+@pytest.mark.slow
 @given(document=VALUES)
 def test_no_proto_json_is_a_crash(document: object) -> None:
     """The same holds for documents in the contract's own form."""

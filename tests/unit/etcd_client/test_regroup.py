@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,6 +60,7 @@ def test_what_is_not_wanted_is_dropped() -> None:
     assert taken(Regrouper(5).feed(events((4, "a"), (5, "a")), False)) == [(5, ["a"])]
 
 
+@pytest.mark.slow
 @given(
     sizes=st.lists(st.integers(1, 4), min_size=1, max_size=12),
     cuts=st.lists(st.tuples(st.integers(1, 5), st.booleans()), max_size=12),

@@ -29,6 +29,7 @@ def texts(changes: tuple[SpecChange, ...]) -> list[tuple[str, str, str]]:
     return [(change.field, change.old, change.new) for change in changes]
 
 
+@pytest.mark.slow
 @given(workloads(), workloads())
 def test_a_difference_is_listed_exactly_where_the_revision_differs(
     one: Workload, two: Workload
@@ -39,6 +40,7 @@ def test_a_difference_is_listed_exactly_where_the_revision_differs(
     assert spec_changes(one.spec, one.spec) == ()
 
 
+@pytest.mark.slow
 @given(workloads(), workloads())
 def test_no_difference_shows_a_secret(one: Workload, two: Workload) -> None:
     """A04: whatever ``secret_values`` names stands on neither side."""

@@ -149,6 +149,7 @@ def test_after_a_mass_loss_the_others_have_a_lease_to_come_back() -> None:
     assert plan(late.state, 330, silent(0), total=10).may_move == {"n1"}
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.floats(0, 30), st.sets(st.integers(0, 11))), max_size=60),
 )

@@ -55,6 +55,7 @@ def test_every_pair_has_an_action(outlook: Outlook, observed: ObservedState) -> 
         assert rule.action in Action
 
 
+@pytest.mark.slow
 @given(SITUATIONS)
 def test_nothing_is_sent_while_a_call_may_arrive(situation: Situation) -> None:
     """An unanswered call, or another leader's, is waited for before anything is sent."""

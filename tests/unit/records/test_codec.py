@@ -21,6 +21,7 @@ JSON_VALUES = st.recursive(
 ).filter(bool)
 
 
+@pytest.mark.slow
 @given(entries(), st.text(max_size=40))
 def test_round_trip_is_exact(entry: Entry, token: str) -> None:
     """decode(encode(x)) is x, with the token, and nothing unknown in it."""
@@ -42,6 +43,7 @@ def kinds_in(value: Any) -> Any:
             return type(value)
 
 
+@pytest.mark.slow
 @given(entries())
 def test_words_come_back_as_members(entry: Entry) -> None:
     """A state is compared by identity, so its text alone would be another state after a restart."""
@@ -50,6 +52,7 @@ def test_words_come_back_as_members(entry: Entry) -> None:
     assert kinds_in(asdict(decoded.record)) == kinds_in(asdict(record))
 
 
+@pytest.mark.slow
 @given(entries(), st.dictionaries(UNKNOWN_NAMES, JSON_VALUES, min_size=1))
 def test_unknown_fields_survive(entry: Entry, unknown: dict[str, Any]) -> None:
     """What we do not know, at the top or inside, is given back and written again (U01)."""
@@ -65,6 +68,7 @@ def test_unknown_fields_survive(entry: Entry, unknown: dict[str, Any]) -> None:
     assert again == raw
 
 
+@pytest.mark.slow
 @given(entries(), st.sampled_from([b"", b"\xff", b"[]", b"null", b'"x"', b"{", b"7"]))
 def test_damage_is_told(entry: Entry, damage: bytes) -> None:
     """A value that is no JSON object raises one error, which names the key (U01)."""
@@ -75,6 +79,7 @@ def test_damage_is_told(entry: Entry, damage: bytes) -> None:
         decode(key, damage)
 
 
+@pytest.mark.slow
 @given(entries(), st.data())
 def test_wrong_types_are_told_or_read(entry: Entry, data: st.DataObject) -> None:
     """A field of another type is an UnreadableRecordError or a record, never another error."""

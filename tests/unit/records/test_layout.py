@@ -13,6 +13,7 @@ REFERENCE_SCANS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(entries())
 def test_a_path_leads_back(entry: Entry) -> None:
     """Every key has a path of its own under a watched prefix, and the path names the key."""
@@ -46,6 +47,7 @@ def test_paths_are_fixed(key: Key, path: str) -> None:
     assert path_of(key) == path
 
 
+@pytest.mark.slow
 @given(entries())
 def test_ours_is_out_of_the_reference_sight(entry: Entry) -> None:
     """What the reference does not know stands under /persys/, never under a prefix it scans."""

@@ -58,6 +58,7 @@ def test_what_is_no_event_is_left_out(raw: bytes) -> None:
     assert token_in(raw) == ""
 
 
+@pytest.mark.slow
 @given(st.text(), st.dictionaries(st.text(), st.text()), st.text())
 def test_any_event_survives_the_way(reason: str, details: dict[str, str], workload: str) -> None:
     """Once bounded, whatever an event says is read as it was written."""

@@ -57,6 +57,7 @@ async def test_etcd_is_opened_without_waiting_for_it(tmp_path: Path) -> None:
         assert Guarantee.SHARED in ports.store.guarantees
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_a_replica_opens_and_closes_without_waiting_for_redis(tmp_path: Path) -> None:
     """Nobody listens where Redis is said to be: events are taken all the same, none are listed."""

@@ -103,6 +103,7 @@ async def test_hundreds_of_wrong_fields_still_fit_into_an_answer() -> None:
         assert "wrong fields" in str(caught.value.details())
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_a_bug_tells_the_caller_an_id_and_nothing_else(
     caplog: pytest.LogCaptureFixture,

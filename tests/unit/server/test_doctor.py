@@ -154,6 +154,7 @@ def database(path: Path) -> None:
     path.chmod(0o600)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("held", [False, True])
 def test_a_damaged_database_is_told(healthy: dict[str, str], tmp_path: Path, held: bool) -> None:
     """Also while a server has it: what is damaged, and how a backup is restored."""
@@ -173,6 +174,7 @@ def test_a_damaged_database_is_told(healthy: dict[str, str], tmp_path: Path, hel
     assert path.read_bytes() == raw
 
 
+@pytest.mark.slow
 def test_a_database_that_others_may_read_is_warned_of(
     healthy: dict[str, str], tmp_path: Path
 ) -> None:

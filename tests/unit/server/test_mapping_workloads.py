@@ -390,6 +390,7 @@ def test_defaults_may_be_written_or_left_out(name: str) -> None:
     assert spec_revision(spec_of(short)) == spec_revision(spec_of(long))
 
 
+@pytest.mark.slow
 @given(
     env=st.dictionaries(st.from_regex(r"[A-Z]{1,5}", fullmatch=True), st.text("ab", max_size=3)),
     chance=st.randoms(use_true_random=False),

@@ -199,6 +199,7 @@ def test_histograms_have_the_reference_buckets() -> None:
     assert b'duration_seconds_bucket{le="0.25"} 0.0' in metrics.page()[0]
 
 
+@pytest.mark.slow
 def test_random_input_adds_no_series() -> None:
     """M02: after the first hundreds, thousands of ids, methods and texts add no series."""
     page, chance = filled(), random.Random(7)

@@ -329,6 +329,7 @@ def test_the_sample_sets_nothing() -> None:
     assert load_settings(written) == load_settings({})
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(EXPECTED), st.text(max_size=20), max_size=4))
 def test_any_text_is_read_or_refused(environment: dict[str, str]) -> None:
     """Whatever the values are, the result is settings or SettingsError that names variables."""

@@ -151,6 +151,7 @@ async def test_a_cancelled_commit_disturbs_nobody(tmp_path: Path) -> None:
         assert isinstance(await other, Applied)
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_a_listing_lets_commits_through(tmp_path: Path) -> None:
     """While a listing is read page by page, commits are done and it does not show them."""

@@ -215,6 +215,7 @@ async def _snapshot_of(path: Path) -> None:
         await store.aclose()
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_damage_in_the_middle_is_told_at_once(tmp_path: Path) -> None:
     """A damaged page stops the opening, with what to do; looking at the file says the same."""
