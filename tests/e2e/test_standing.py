@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from persys_adapters.etcd.client import EtcdClient, EtcdConfig
+from persys_adapters.etcd.client.election import campaign
+from tests.e2e.etcd_cluster import on
 from tests.e2e.processes import (
     Server,
     agents,
@@ -29,6 +32,9 @@ from tests.servers.etcd import EtcdCluster
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio]
 
 NODES = 6
+MANIFEST = (
+    Path(__file__).parents[2] / "packages/persys-server/src/persys_server/dev/examples/web.yaml"
+)
 MODES = ("failover", "active-active", "elastic")
 
 
@@ -129,3 +135,34 @@ async def test_a_replica_that_shares_otherwise_is_refused(
         assert ended.code == 1
         assert "SCHEDULER_HA_MODE is elastic here and failover at replica" in ended.out + ended.err
         assert len(page(running, "/readyz")["replicas"]) == 1
+
+
+async def test_a_scheduler_that_is_not_ours_is_recognised(
+    etcd_alone: EtcdCluster, tmp_path: Path
+) -> None:
+    """While another program holds the leader's key, wishes are refused with its name, reads are
+    served, and the page says so; a record that it writes is told. With its key gone all is as
+    before (decisions §4)."""
+    client = EtcdClient(EtcdConfig(endpoints=etcd_alone.endpoints))
+    lease = await client.lease_grant(60)
+    await campaign(client, b"/persys/scheduler/leader", lease.id, b"reference-7")
+    async with on(etcd_alone, tmp_path) as running:
+        await eventually(
+            lambda: page(running, "/readyz")["foreignLeader"] == "reference-7", "it is seen"
+        )
+        said = page(running, "/readyz")
+        assert (said["role"], any("reference-7" in each for each in said["problems"])) == (
+            "standby",
+            True,
+        )
+        refused = await ctl(running.address, "apply", "-f", str(MANIFEST))
+        assert refused.code != 0
+        assert "reference-7 leads this cluster" in refused.out + refused.err
+        assert (await ctl(running.address, "get", "workloads")).code == 0
+        await client.put(b"/nodes/stray", b'{"nodeId": "stray"}')
+        await client.lease_revoke(lease.id)
+        await client.aclose()
+        await eventually(lambda: page(running, "/readyz")["role"] == "leader", "it leads")
+        events = await ctl(running.address, "events", "-o", "json")
+        assert "ForeignWriter" in events.out
+        assert page(running, "/readyz")["foreignLeader"] == ""
