@@ -82,6 +82,13 @@ class Company:
         self._suspect = stranger
         self._covered()
 
+    def leads(self) -> None:
+        """This replica was elected; in failover mode nobody else can lead then."""
+        self.leader_id = self._membership.instance_id
+        self._is_outdated = True
+        if self._config.mode is HaMode.FAILOVER:
+            self.foreign_leader = self._suspect = ""
+
     def wrote(self, batch: WatchBatch) -> bool:
         """Whether somebody else wrote this, which is told, though not again and again.
 

@@ -494,7 +494,8 @@ class Scheduler:
         self.monitor.on_condition = self._leading.node_changed
         self._acting_for = leadership
         if leadership.election:
-            self._company.leader_id = self.instance_id
+            self._company.leads()
+            self.modes.foreign_leader = self._company.foreign_leader
             self.publisher.publish(EventType.LEADER_ELECTED, details=self._acting_as(leadership))
         return self._leading
 
