@@ -34,7 +34,7 @@ from persys_core.memory.liveness import MemoryLiveness
 from persys_core.memory.telemetry import MemoryTelemetry
 from persys_core.model.replica import HaMode
 from persys_core.ports.cluster_store import COORDINATION, Commit, Expectation, Key, Put
-from persys_core.shards.hashing import UNASSIGNED
+from persys_core.sharding.hashing import UNASSIGNED
 from persys_core.sim.agent_cluster import SimulatedMachines
 from tests.builders import make_node
 from tests.servers.etcd import EtcdCluster, run_cluster

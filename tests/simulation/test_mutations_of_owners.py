@@ -11,7 +11,7 @@ from attrs import evolve
 from persys_core.control.ownership import ElasticShare
 from persys_core.model.ids import NodeId
 from persys_core.model.replica import HaMode, InstanceId
-from persys_core.shards.hand_over import Seats
+from persys_core.sharding.hand_over import Seats
 from persys_core.sim.invariants import Rule
 from persys_core.sim.scenario import FaultKind
 from tests.simulation.spoilers import CALM, calm_run, violated

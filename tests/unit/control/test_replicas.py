@@ -18,7 +18,7 @@ from persys_core.model.replica import HaMode, ShardMap
 from persys_core.model.states import DesiredState
 from persys_core.ports.agents import ApplyRequest
 from persys_core.ports.cluster_store import Commit, Expectation, Key, Kind, Put
-from persys_core.shards.hashing import owner_of, shard_of
+from persys_core.sharding.hashing import owner_of, shard_of
 from persys_core.sim.agent_settings import AgentSettings
 from persys_core.sim.clock import VirtualClock
 from persys_core.sim.cluster import Replica

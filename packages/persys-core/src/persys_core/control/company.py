@@ -37,7 +37,7 @@ from persys_core.ports.cluster_store import (
     WatchBatch,
 )
 from persys_core.ports.membership import Membership
-from persys_core.shards.coverage import Coverage
+from persys_core.sharding.coverage import Coverage
 
 __all__ = ["Company"]
 

@@ -1,6 +1,6 @@
 """Coordinator: one elected member of elastic mode keeps the shard map by who is there.
 
-Nothing is decided here: what the next map is stands in ``shards.map_changes``. Any member may be
+Nothing is decided here: what the next map is stands in ``sharding.map_changes``. Any member may be
 elected; while none is, the present map stands, and who was lost is not replaced.
 """
 
@@ -31,7 +31,7 @@ from persys_core.ports.cluster_store import (
     Versioned,
 )
 from persys_core.ports.membership import Leadership, Membership
-from persys_core.shards.map_changes import next_map
+from persys_core.sharding.map_changes import next_map
 
 __all__ = ["COORDINATION_ELECTION", "Coordinator"]
 

@@ -42,7 +42,7 @@ from persys_core.ports.cluster_store import (
     Versioned,
 )
 from persys_core.ports.membership import Leadership
-from persys_core.shards.hashing import UNASSIGNED
+from persys_core.sharding.hashing import UNASSIGNED
 
 if TYPE_CHECKING:
     from persys_core.control.scheduler import Scheduler

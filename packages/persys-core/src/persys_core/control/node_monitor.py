@@ -28,7 +28,7 @@ from persys_core.ports.agents import Agents
 from persys_core.ports.clock import Clock
 from persys_core.ports.cluster_store import Kind
 from persys_core.ports.liveness import Liveness
-from persys_core.shards.hashing import UNASSIGNED
+from persys_core.sharding.hashing import UNASSIGNED
 
 __all__ = ["NodeMonitor"]
 

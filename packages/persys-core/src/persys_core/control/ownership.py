@@ -2,7 +2,7 @@
 
 Decided here: how the loops ask whether something is theirs, and what their commits and calls carry
 for it. Who owns what is decided by an election (failover, static shards) or by the shard map
-(``shards.hand_over``).
+(``sharding.hand_over``).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from persys_core.model.replica import ReplicaRecord, ShardAcknowledgement, Shard
 from persys_core.placement.ledger import Transaction
 from persys_core.ports.cluster_store import COORDINATION, Key, Kind, Record, Versioned
 from persys_core.ports.membership import Leadership
-from persys_core.shards.hand_over import Seats
-from persys_core.shards.hashing import UNASSIGNED, OwnerTable, shard_of
+from persys_core.sharding.hand_over import Seats
+from persys_core.sharding.hashing import UNASSIGNED, OwnerTable, shard_of
 
 __all__ = ["ElasticShare", "Ownership", "StaticShard", "WholeCluster", "seats_in"]
 

@@ -12,8 +12,8 @@ from persys_core.control.view import ClusterView
 from persys_core.model.ids import NodeId
 from persys_core.model.replica import HaMode, InstanceId, ReplicaRecord
 from persys_core.ports.cluster_store import Kind
-from persys_core.shards.coverage import Coverage, coverage_of_members, coverage_of_shards
-from persys_core.shards.hand_over import Seats
+from persys_core.sharding.coverage import Coverage, coverage_of_members, coverage_of_shards
+from persys_core.sharding.hand_over import Seats
 
 __all__ = ["FAILOVER_ELECTION", "Standing", "coverage_of", "election_of", "standing_of"]
 

@@ -13,7 +13,7 @@ from persys_core.model.volume import Attachment, Volume
 from persys_core.model.workload import Workload
 from persys_core.placement.ledger import Transaction
 from persys_core.ports.cluster_store import Key, Kind
-from persys_core.shards.hashing import UNASSIGNED
+from persys_core.sharding.hashing import UNASSIGNED
 from persys_core.volumes.disks import disk_ids_of
 from persys_core.volumes.following import followed
 

@@ -14,7 +14,7 @@ from persys_core.model.cluster import ClusterMarker
 from persys_core.model.ids import NodeId
 from persys_core.model.replica import HaMode, InstanceId, ShardMap
 from persys_core.ports.cluster_store import Key, Kind
-from persys_core.shards.hashing import UNASSIGNED, owner_of, shard_of
+from persys_core.sharding.hashing import UNASSIGNED, owner_of, shard_of
 from persys_core.sim.invariants import Finding, Rule, Scene
 from persys_core.sim.invariants_calls import new_intents
 from persys_core.sim.mirror import Step

@@ -27,7 +27,7 @@ from persys_core.ports.agents import (
 )
 from persys_core.ports.cluster_store import COORDINATION, Commit, Delete, Kind
 from persys_core.ports.observer import Metric
-from persys_core.shards.hashing import UNASSIGNED
+from persys_core.sharding.hashing import UNASSIGNED
 from persys_core.sim.agent_journal import Happening, JournalEntry
 from persys_core.sim.cluster import SimulatedCluster
 from persys_core.sim.describe import described, described_outcome, subjects_of

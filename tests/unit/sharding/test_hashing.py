@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from persys_core.shards.hashing import UNASSIGNED, OwnerTable, owner_of, shard_of
+from persys_core.sharding.hashing import UNASSIGNED, OwnerTable, owner_of, shard_of
 
 NODES = [f"node-{number}" for number in range(1000)]
 MEMBERS = ["a-1", "b-2", "c-3", "d-4"]

@@ -20,7 +20,7 @@ from attrs import define, field
 
 from persys_core.model.ids import NodeId
 from persys_core.model.replica import InstanceId, ShardMap, ShardMembers
-from persys_core.shards.hashing import OwnerTable
+from persys_core.sharding.hashing import OwnerTable
 
 __all__ = ["Seats"]
 

@@ -7,9 +7,9 @@ import pytest
 from attrs import define, field
 
 from persys_core.model.replica import ShardMap, ShardMembers
-from persys_core.shards.hand_over import Seats
-from persys_core.shards.hashing import owner_of
-from persys_core.shards.map_changes import next_map
+from persys_core.sharding.hand_over import Seats
+from persys_core.sharding.hashing import owner_of
+from persys_core.sharding.map_changes import next_map
 
 NODES = [f"n{number}" for number in range(12)]
 

@@ -1,9 +1,9 @@
 """Which nodes nobody acts for, and which two do."""
 
 from persys_core.model.replica import ShardMap, ShardMembers
-from persys_core.shards.coverage import coverage_of_members, coverage_of_shards
-from persys_core.shards.hand_over import Seats
-from persys_core.shards.hashing import owner_of, shard_of
+from persys_core.sharding.coverage import coverage_of_members, coverage_of_shards
+from persys_core.sharding.hand_over import Seats
+from persys_core.sharding.hashing import owner_of, shard_of
 
 NODES = [f"n{number}" for number in range(30)]
 

@@ -9,8 +9,8 @@ from attrs import field, frozen
 
 from persys_core.model.ids import NodeId
 from persys_core.model.replica import InstanceId
-from persys_core.shards.hand_over import Seats
-from persys_core.shards.hashing import UNASSIGNED, shard_of
+from persys_core.sharding.hand_over import Seats
+from persys_core.sharding.hashing import UNASSIGNED, shard_of
 
 __all__ = ["Coverage", "coverage_of_members", "coverage_of_shards"]
 

@@ -1,7 +1,7 @@
 """The next map: who is there, and how much of the past it keeps."""
 
 from persys_core.model.replica import ShardMap, ShardMembers
-from persys_core.shards.map_changes import next_map
+from persys_core.sharding.map_changes import next_map
 
 
 def test_the_first_map_names_everybody() -> None:
