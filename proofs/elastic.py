@@ -27,6 +27,7 @@ from persys_adapters.etcd.cluster_store import EtcdClusterStore
 from persys_adapters.etcd.membership import EtcdMembership
 from persys_adapters.system_clock import SystemClock
 from persys_core.control.config import HaConfig, SchedulerConfig, SchedulerPorts
+from persys_core.control.ownership import seats_in
 from persys_core.control.scheduler import Scheduler
 from persys_core.memory.agents import MemoryAgents
 from persys_core.memory.event_log import MemoryEventLog
@@ -123,9 +124,7 @@ class Course:
             pending_sweep_interval=calm,
         )
         replica = Replica(Scheduler(ports, config), client)
-        replica.scheduler.view.listen(
-            lambda key, _, __: self.look() if key.kind in COORDINATION else None
-        )
+        replica.scheduler.view.listen(lambda key, _, __: self._look_soon(key))
         await replica.scheduler.start()
         self.replicas.append(replica)
 
@@ -144,6 +143,11 @@ class Course:
         replica.is_up = False
         self.replicas.remove(replica)
         self.look()
+
+    def _look_soon(self, key: Key) -> None:
+        """Once everybody else who listens to the view knows of the change, too."""
+        if key.kind in COORDINATION:
+            asyncio.get_running_loop().call_soon(self.look)
 
     def look(self) -> None:
         """Who acts for what at this moment."""
@@ -177,13 +181,20 @@ class Course:
         return change
 
     async def until_whole(self) -> None:
-        """Until every node has an owner."""
+        """Until every node has an owner, by a map of those that are there."""
         async with asyncio.timeout(30 + 4 * self.ttl):
             while True:
                 self.look()
-                if not self._alone_since:
+                if not self._alone_since and all(map(self._agrees, self.replicas)):
                     return
                 await asyncio.sleep(0.02)
+
+    def _agrees(self, replica: Replica) -> bool:
+        """Whether the replica knows a map of those that are there, acknowledged by all of them."""
+        seats = seats_in(replica.scheduler.view)
+        there = {each.scheduler.instance_id for each in self.replicas}
+        done = seats.map is not None and set(seats.map.members) == there == set(seats.acknowledged)
+        return done and set(seats.acknowledged.values()) == {seats.map.version if seats.map else 0}
 
     async def stop(self) -> None:
         """End the replicas that are left."""
