@@ -25,6 +25,25 @@ def test_no_change_of_replicas_gives_a_node_two_owners(etcd_alone: EtcdCluster) 
     assert max(lost) < 2 * TTL
 
 
+def test_a_map_that_nobody_can_read_is_made_anew(etcd_alone: EtcdCluster) -> None:
+    """What replicas tell each other can be computed again, so junk there is replaced, and every
+    node has its owner back."""
+    course = Course(etcd_alone, nodes=10, ttl=TTL)
+
+    async def spoiled() -> None:
+        try:
+            await course.prepare()
+            await course.change("join")
+            for key in (b"/persys/shards/map", b"/persys/evictions"):
+                await course.replicas[0].client.put(key, b"not json")
+            await course.change("join")
+        finally:
+            await course.stop()
+
+    asyncio.run(spoiled())
+    assert not course.doubles
+
+
 async def _whole(course: Course) -> None:
     try:
         await run(course, seconds=12, every=1, members=3)

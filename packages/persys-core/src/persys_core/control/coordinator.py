@@ -7,6 +7,7 @@ elected; while none is, the present map stands, and who was lost is not replaced
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import suppress
 from datetime import timedelta
 
@@ -15,6 +16,7 @@ from attrs import define, field
 from persys_core.control.committer import Committer, LeadershipLostError
 from persys_core.control.events import EventPublisher
 from persys_core.control.ownership import seats_in
+from persys_core.control.unreadable import clear_unreadable
 from persys_core.control.view import ClusterView
 from persys_core.model.errors import FrozenError
 from persys_core.model.event import EventType
@@ -37,6 +39,8 @@ __all__ = ["COORDINATION_ELECTION", "Coordinator"]
 
 COORDINATION_ELECTION = "coordinator"
 RETRY_AFTER = timedelta(seconds=1)
+AGAIN_AFTER = timedelta(milliseconds=100)
+_log = logging.getLogger("persys.scheduler")
 
 
 @define(eq=False)
@@ -67,7 +71,7 @@ class Coordinator:
             return
         lost = asyncio.create_task(self._membership.lost(leadership))
         keeping = asyncio.create_task(self._keep(leadership))
-        details = {"instance_id": leadership.instance_id, "election_key": COORDINATION_ELECTION}
+        details = {"instance_id": leadership.instance_id, "election": COORDINATION_ELECTION}
         self._events.publish(EventType.LEADER_ELECTED, details=details)
         try:
             await asyncio.wait((lost, keeping), return_when=asyncio.FIRST_COMPLETED)
@@ -101,6 +105,11 @@ class Coordinator:
             result = await self._committer.commit(tx, leadership)
             if isinstance(result, Committed):
                 self._tell(following)
+            elif await clear_unreadable(self._committer, leadership, key, tx, result):
+                _log.warning("the shard map could not be read and is written anew")
+            else:
+                # Somebody was faster, or the view is late: it knows the truth by now.
+                await self._clock.sleep(AGAIN_AFTER)
 
     def _next(self) -> ShardMap | None:
         present = {

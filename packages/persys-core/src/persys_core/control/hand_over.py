@@ -8,6 +8,7 @@ waiting; it was announced, so the next owner waits with that one workload alone 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
@@ -32,6 +33,7 @@ PATIENCE = timedelta(milliseconds=500)
 """Most looks end within a few round trips; a clean change must not leave a node alone for longer
 than a second."""
 RETRY_AFTER = timedelta(milliseconds=200)
+_log = logging.getLogger("persys.scheduler")
 
 
 @define(eq=False)
@@ -77,8 +79,10 @@ class HandOver:
                 await self._membership.acknowledge(self._registration, version)
             except StoreUnavailableError:
                 return False
+            _log.info("version %d of the shard map: %d nodes let go", version, len(lost - {""}))
         taken = self._share.take_up()
         if taken:
+            _log.info("%d nodes taken up", len(taken - {""}))
             self._taken(taken)
         return True
 

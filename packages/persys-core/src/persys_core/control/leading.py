@@ -25,6 +25,7 @@ from persys_core.control.ownership import Ownership, WholeCluster
 from persys_core.control.reconciler import Reconciler
 from persys_core.control.take_over import TakeOver
 from persys_core.control.term import Term
+from persys_core.control.unreadable import clear_unreadable
 from persys_core.control.volume_audit import VolumeAudit
 from persys_core.control.work import Work, tombstone_work, workload_work
 from persys_core.control.workqueue import WorkQueue
@@ -264,8 +265,10 @@ class LeadingLoops:
         stored = self._view.get(key)
         if stored is None and not wanted.may_move:
             return
+        tx = self._term.ownership.guard(Transaction().put(key, wanted, stored))
         with suppress(StoreUnavailableError, FrozenError):
-            await self._term.commit(Transaction().put(key, wanted, stored))
+            result = await self._term.committer.commit(tx, self._leadership)
+            await clear_unreadable(self._term.committer, self._leadership, key, tx, result)
 
     # Nudges
 

@@ -33,8 +33,11 @@ class Ownership(Protocol):
         """Whether something may be begun for the node at this moment."""
         ...
 
-    def epoch(self, node_id: NodeId) -> int:
-        """What calls to the node's agent carry: higher than whatever a former owner's did."""
+    def epoch(self, node_id: NodeId, base: int) -> int:
+        """What calls to the node's agent carry: higher than whatever a former owner's did.
+
+        ``base``: the present marker's ``epoch_base``, which counts the store's former lives.
+        """
         ...
 
     def guard(self, tx: Transaction) -> Transaction:
@@ -51,8 +54,8 @@ class WholeCluster:
     def owns(self, node_id: NodeId) -> bool:
         return True
 
-    def epoch(self, node_id: NodeId) -> int:
-        return self.leadership.epoch
+    def epoch(self, node_id: NodeId, base: int) -> int:
+        return base + self.leadership.epoch
 
     def guard(self, tx: Transaction) -> Transaction:
         return tx
@@ -69,8 +72,8 @@ class StaticShard:
     def owns(self, node_id: NodeId) -> bool:
         return shard_of(node_id, self.count) == self.index
 
-    def epoch(self, node_id: NodeId) -> int:
-        return self.leadership.epoch
+    def epoch(self, node_id: NodeId, base: int) -> int:
+        return base + self.leadership.epoch
 
     def guard(self, tx: Transaction) -> Transaction:
         return tx
@@ -88,7 +91,8 @@ class ElasticShare:
     _registration: Leadership
 
     _held: dict[NodeId, int] = field(factory=dict, init=False)
-    """The nodes that this replica acts for, each with the epoch since when it does."""
+    """The nodes that this replica acts for, each with the epoch since when it does. Its base is in
+    it: a revision of a store that was replaced says nothing together with the base of the next."""
     _past: dict[NodeId, int] = field(factory=dict, init=False)
     """The epochs of what was let go: calls that were announced are still made under them."""
     _seats: Seats | None = field(default=None, init=False)
@@ -113,15 +117,15 @@ class ElasticShare:
         if not self.seats.may_act(node_id, self._registration.instance_id):
             return False
         if node_id not in self._held:
-            stored = self._view.get(Key.shard_map())
-            since = stored.revision if stored else 0
-            self._held[node_id] = max(since, self._registration.epoch)
+            stored, marker = self._view.get(Key.shard_map()), self._view.marker()
+            since = max(stored.revision if stored else 0, self._registration.epoch)
+            self._held[node_id] = since + (marker.value.epoch_base if marker else 0)
         return True
 
-    def epoch(self, node_id: NodeId) -> int:
+    def epoch(self, node_id: NodeId, base: int) -> int:
         """Since when the node is held. Its former owner's is older, and an owner that came back
         after its lease had ended counts from its new registration."""
-        past = self._past.get(node_id, self._registration.epoch)
+        past = self._past.get(node_id, base + self._registration.epoch)
         return self._held.get(node_id, past)
 
     def guard(self, tx: Transaction) -> Transaction:

@@ -305,7 +305,7 @@ class Scheduler:
     @property
     def standing(self) -> Standing:
         """What this replica is among the others; coverage is as of the last probe."""
-        return self._company.standing(acts=self.is_leader)
+        return self._company.standing(acts=self.is_leader and self.modes.may_act)
 
     def acts_for(self, node_id: NodeId) -> bool:
         """Whether this replica may begin something for the node at this moment, or is still at it;
@@ -493,6 +493,7 @@ class Scheduler:
         self.monitor.owns = ownership.owns
         self.monitor.on_condition = self._leading.node_changed
         self._acting_for = leadership
+        _log.info("%s %s", self.instance_id, _acts_as(leadership))
         if leadership.election:
             self._company.leads()
             self.modes.foreign_leader = self._company.foreign_leader
@@ -503,11 +504,13 @@ class Scheduler:
         self._leading = None
         self.monitor.on_condition = None
         acted_for, self._acting_for = self._acting_for, None
+        if acted_for is not None:
+            _log.info("%s %s no more", self.instance_id, _acts_as(acted_for))
         if acted_for is not None and acted_for.election:
             self.publisher.publish(EventType.LEADER_LOST, details=self._acting_as(acted_for))
 
     def _acting_as(self, leadership: Leadership) -> Mapping[str, str]:
-        return {"instance_id": self.instance_id, "election_key": leadership.election}
+        return {"instance_id": self.instance_id, "election": leadership.election}
 
     async def _catch_up(self) -> None:
         while True:
@@ -546,3 +549,9 @@ class Scheduler:
 
     def _token(self) -> str:
         return f"{self.ports.rng.getrandbits(64):016x}"
+
+
+def _acts_as(leadership: Leadership) -> str:
+    """For the log."""
+    where = f"leads {leadership.election}" if leadership.election else "takes part in sharing nodes"
+    return f"{where} (epoch {leadership.epoch})"

@@ -74,8 +74,8 @@ def standing_of(
     coverage: Coverage,
     foreign_leader: InstanceId,
 ) -> Standing:
-    """``acts``: whether this replica's loops run."""
-    owned, seats = coverage.owned.get(instance_id, 0), seats_in(view)
+    """``acts``: whether this replica's loops run and may act."""
+    owned, seats = coverage.owned.get(instance_id, 0) if acts else 0, seats_in(view)
     replicas = sorted(view.values(Kind.REPLICA, ReplicaRecord), key=lambda each: each.instance_id)
     return Standing(
         instance_id,
@@ -84,8 +84,8 @@ def standing_of(
         _shard(config, seats),
         leader_id,
         owned,
-        len(coverage.unowned),
-        len(coverage.doubly_owned),
+        sum(bool(node) for node in coverage.unowned),
+        sum(bool(node) for node in coverage.doubly_owned),
         tuple(replicas),
         foreign_leader,
     )

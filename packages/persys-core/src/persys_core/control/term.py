@@ -77,7 +77,7 @@ class Term:
         """What stands in every intent and call about the node; see ``ClusterMarker``."""
         marker = self.view.marker()
         base = marker.value.epoch_base if marker else 0
-        return base + self.ownership.epoch(node_id)
+        return self.ownership.epoch(node_id, base)
 
     def now(self) -> datetime:
         """The clock's instant."""
