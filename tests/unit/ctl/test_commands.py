@@ -357,7 +357,7 @@ def replicas(ha_mode: str) -> list[pb.ReplicaView]:
     [
         ("failover", "leader", "standby"),
         ("active-active", "shard 0/2, leads it", "shard 1/2"),
-        ("elastic", "owner, coordinates", "owner"),
+        ("elastic", "member, coordinates", "member"),
     ],
 )
 async def test_summary_shows_the_replicas(ha_mode: str, first: str, second: str) -> None:

@@ -87,7 +87,7 @@ def _part(replica: pb.ReplicaView, summary: pb.GetClusterSummaryResponse) -> str
         case "active-active":
             return f"shard {replica.shard}" + (", leads it" if leads else "")
         case "elastic":
-            return "owner, coordinates" if leads else "owner"
+            return "member, coordinates" if leads else "member"
         case _:
             return "leader" if leads else "standby"
 
