@@ -169,6 +169,7 @@ async def _cycles_with_work(
     await eventually(
         lambda: all(lists(fleet)[name] >= count + 3 for name, count in before.items()),
         "three more cycles",
+        60,
     )
     assert await eye.until(lambda seen: not seen.workloads, 30)
 

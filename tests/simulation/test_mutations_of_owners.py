@@ -46,6 +46,6 @@ def test_a_member_that_waits_for_nobody_is_noticed(monkeypatch: pytest.MonkeyPat
 
 def test_an_epoch_that_does_not_grow_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rule 3: agents could not tell a former owner's call from the present one's."""
-    monkeypatch.setattr(ElasticShare, "epoch", lambda self, node_id: 1)
+    monkeypatch.setattr(ElasticShare, "epoch", lambda self, node_id, base: base + 1)
     longer = evolve(SHARED, duration=timedelta(minutes=8), faults_per_minute=4)
     assert violated(lambda: calm_run(lambda _: None, longer)) is Rule.INTENT
