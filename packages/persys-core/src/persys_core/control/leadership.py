@@ -71,11 +71,11 @@ class LeadershipLoop:
                     await self._membership.resign(leadership)
 
     async def _won(self) -> Leadership:
-        """In elastic mode whoever is registered may act, as far as the map says."""
+        """In elastic mode whoever is registered may act, as far as the map says. In the others,
+        too, the record comes first: a leader without one counts as a foreign scheduler."""
+        registration = await self._presence.present()
         if self._config.mode is HaMode.ELASTIC:
-            return await self._presence.present()
-        # Whoever leads without being registered counts as a foreign scheduler.
-        await self._presence.present()
+            return registration
         return await self._membership.campaign(election_of(self._config))
 
     async def _act_under(self, leadership: Leadership) -> None:
