@@ -177,3 +177,18 @@ def test_what_is_to_rest_rests_however_it_came_to(observed: ObservedState) -> No
     ended = evolve(STARTING, outlook=Outlook.STOP, observed=observed)
     assert decide(ended).action is Action.SETTLE
     assert decide(evolve(ended, recorded=True)).action is Action.NO_ACTION
+
+
+@pytest.mark.parametrize("observed", sorted(AT_REST))
+def test_what_rests_is_stopped_all_the_same_where_its_agent_means_to_run_it(
+    observed: ObservedState,
+) -> None:
+    """A stop whose agent went down in the middle of the first apply is told again, in its time and
+    after a look, until the agent knows of it."""
+    resting = evolve(
+        STARTING, outlook=Outlook.STOP, observed=observed, recorded=True, will_start=True
+    )
+    assert decide(resting).action is Action.APPLY_STOPPED
+    assert decide(evolve(resting, confirmed=False)).action is Action.INQUIRE
+    assert decide(evolve(resting, reapply_due=False)).action is Action.REAPPLY_WAIT
+    assert decide(evolve(resting, will_start=False)).action is Action.NO_ACTION

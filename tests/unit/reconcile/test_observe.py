@@ -278,3 +278,15 @@ def test_what_rests_without_having_been_told_to_has_ended(
     """Containers are left to their restart policy, and a stop that the agent knows of is none."""
     wished = evolve(workload(), spec=WorkloadSpec(WorkloadType.CONTAINER, Resources(), body))
     assert see(seen, wished).ended is ended
+
+
+@pytest.mark.parametrize("state", [STOPPED, FAILED, UNKNOWN])
+def test_an_agent_that_means_to_run_what_rests_is_seen_through(state: AgentState) -> None:
+    """What the user stopped is not at rest for long where its agent was last told to run it; a
+    report that does not say so, or of what runs anyway, tells nothing."""
+    stopped = workload(DesiredState.STOPPED)
+    assert see(report(state, "container not found"), stopped).will_start
+    assert not see(report(state, "container not found")).will_start
+    assert not see(report(state, "x", agent_wants=DesiredState.STOPPED), stopped).will_start
+    assert not see(report(state, "x", agent_wants=None), stopped).will_start
+    assert not see(report(RUNNING, "x"), stopped).will_start

@@ -18,6 +18,7 @@ from persys_core.model.ids import NodeId, WorkloadId
 from persys_core.model.observation import AgentReport, AgentState
 from persys_core.model.states import WorkloadStatus
 from persys_core.model.workload import StatusRecord
+from persys_core.reconcile.observe import will_be_started
 
 __all__ = ["Listing"]
 
@@ -90,7 +91,7 @@ class Listing:
     def _is_settled(self, report: AgentReport) -> bool:
         status = self._view.status(report.workload_id)
         workload = self._view.workload(report.workload_id)
-        if status is None or workload is None:
+        if status is None or workload is None or will_be_started(report, workload.value):
             return False
         record: StatusRecord = status.value
         ended = record.status in (WorkloadStatus.COMPLETED, WorkloadStatus.FAILED)

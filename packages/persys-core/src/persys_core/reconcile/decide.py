@@ -90,6 +90,10 @@ def _gives_up_calling(s: Situation) -> bool:
     return s.uncallable and idle and not s.pinned and not s.held
 
 
+def _stays_at_rest(s: Situation) -> bool:
+    return _AT_REST(s) and not s.will_start
+
+
 def _may_outgrow(s: Situation) -> bool:
     """Its node holds too little for the new revision, and nothing keeps it there: neither a copy
     of the old one, nor data, nor a call whose effect may not show yet."""
@@ -359,9 +363,17 @@ REST_RULES: tuple[Rule, ...] = (
     Rule("rest-poll", lambda s: s.poll_due, Action.INQUIRE, "it was told to stop; did it?"),
     Rule("rest-task", _task, Action.AWAIT_TASK, "the agent is at work on it"),
     Rule(
-        "rest-settled", lambda s: _AT_REST(s) and s.recorded, Action.NO_ACTION, "it rests as wished"
+        "rest-settled",
+        lambda s: _stays_at_rest(s) and s.recorded,
+        Action.NO_ACTION,
+        "it rests as wished",
     ),
-    Rule("rest-settles", _AT_REST, Action.SETTLE, "it rests, and the record does not say so yet"),
+    Rule(
+        "rest-settles",
+        _stays_at_rest,
+        Action.SETTLE,
+        "it rests, and the record does not say so yet",
+    ),
     Rule(
         "rest-never-sent",
         lambda s: not s.sent_here and _UNHEARD(s),
@@ -377,7 +389,12 @@ REST_RULES: tuple[Rule, ...] = (
         Action.INQUIRE,
         "before anything is sent the agent is asked",
     ),
-    Rule("rest-stop", _always, Action.APPLY_STOPPED, "the agent still runs it"),
+    Rule(
+        "rest-stop",
+        _always,
+        Action.APPLY_STOPPED,
+        "the agent still runs it, or means to start it",
+    ),
 )
 
 WATCH_RULES: tuple[Rule, ...] = (

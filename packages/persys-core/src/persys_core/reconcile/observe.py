@@ -30,7 +30,14 @@ from persys_core.model.workload import Failure, Workload
 from persys_core.retry.failure import classify_failure
 from persys_core.retry.texts import presentable, without_secrets
 
-__all__ = ["Sighting", "missing", "observe_report", "says_gone", "says_gone_and_stopped"]
+__all__ = [
+    "Sighting",
+    "missing",
+    "observe_report",
+    "says_gone",
+    "says_gone_and_stopped",
+    "will_be_started",
+]
 
 
 @frozen
@@ -41,7 +48,8 @@ class Sighting:
     heartbeats of old agents: then it is a hint that nudges, and decides nothing (decisions §2.10).
     ``message`` is clean of the spec's secrets and at most 1 KiB. ``ended``: it rests although its
     agent was not told to stop it, and nothing but that agent or we will start it again, so how
-    often is for us to say. Containers have a restart policy for that.
+    often is for us to say. Containers have a restart policy for that. ``will_start``: it is to
+    rest and does, but its agent still means to run it: it starts at that agent's next look.
     """
 
     state: ObservedState
@@ -50,6 +58,7 @@ class Sighting:
     task_in_flight: bool = False
     message: str = ""
     ended: bool = False
+    will_start: bool = False
 
     @property
     def has_revision(self) -> bool:
@@ -100,16 +109,31 @@ def observe_report(
     if _task_in_flight(report):
         return _sighting(report, ObservedState.PENDING, secrets, task_in_flight=True)
     state = _observed_state(report, workload)
+    will_start = will_be_started(report, workload)
     if state is not ObservedState.FAILED:
         seen = _sighting(report, state, secrets)
-        return evolve(seen, ended=_ended_by_itself(report, state, workload))
+        ended = _ended_by_itself(report, state, workload)
+        return evolve(seen, ended=ended, will_start=will_start)
     cause = presentable(_cause(report, secrets), secrets)
     return Sighting(
         state,
         report.revision_id,
         classify_failure(_code(report), cause, now),
         message=cause,
+        will_start=will_start,
     )
+
+
+def will_be_started(report: AgentReport, workload: Workload) -> bool:
+    """Whether the user stopped it and it rests, but its agent was last told to run it.
+
+    A machine that goes down in the middle of a first apply comes back so: nothing runs yet. Only
+    answers to questions say what the agent means to do; heartbeats do not.
+    """
+    if workload.desired_state is not DesiredState.STOPPED:
+        return False
+    rests = report.state in (AgentState.STOPPED, AgentState.FAILED, AgentState.UNKNOWN)
+    return rests and report.desired_state is DesiredState.RUNNING
 
 
 def _sighting(

@@ -108,6 +108,8 @@ class Situation:
     """A call is open, and the agent was not asked about it lately."""
     ended_early: bool = False
     """It stopped by itself before it had run for long, or did not come to run in its time."""
+    will_start: bool = False
+    """It is to rest and does, but its agent means to start it."""
 
 
 @frozen
@@ -225,6 +227,7 @@ def assess(known: Known, around: Circumstances) -> Situation:
         recorded=_is_recorded(workload, status, seen, assignment),
         delete_sent=_delete_sent(status, now, timing),
         poll_due=intent is not None and now - _asked_at(intent, seen) >= timing.poll_interval,
+        will_start=seen is not None and seen.sighting.will_start,
         ended_early=_ended_early(seen, status, now - around.stable_after, overdue=overdue),
     )
 
