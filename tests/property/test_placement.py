@@ -342,7 +342,7 @@ CHANGES: dict[str, Callable[[st.DrawFn], Step]] = {
 }
 
 
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(
     st.lists(nodes, min_size=4, max_size=6, unique_by=lambda node: node.id),
     st.lists(steps(), min_size=5, max_size=25),

@@ -19,9 +19,9 @@ from persys_core.sim.stage import Stage
 from tests.simulation.spoilers import CALM, calm_run, rogue
 
 SMALL = Scenario(
-    3, nodes=6, workloads=25, duration=timedelta(minutes=12), faults_per_minute=3, replicas=3
+    3, nodes=6, workloads=25, duration=timedelta(minutes=6), faults_per_minute=3, replicas=3
 )
-SMALL_WORDS = "--seed 3 --nodes 6 --workloads 25 --minutes 12 --faults-per-minute 3 --replicas 3"
+SMALL_WORDS = "--seed 3 --nodes 6 --workloads 25 --minutes 6 --faults-per-minute 3 --replicas 3"
 
 
 def fingerprint_under(hash_seed: str) -> str:
@@ -59,7 +59,7 @@ def test_faults_are_planned_from_the_seed_alone() -> None:
     """The plan is pure: equal scenarios, equal faults, all within the duration."""
     faults = plan_faults(SMALL)
     assert faults == plan_faults(SMALL)
-    assert len(faults) == 36
+    assert len(faults) == 18
     assert all(timedelta(0) <= fault.at < SMALL.duration for fault in faults)
     only = plan_faults(Scenario(3, kinds=frozenset({FaultKind.CUT})))
     assert {fault.kind for fault in only} == {FaultKind.CUT}

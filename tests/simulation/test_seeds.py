@@ -14,10 +14,10 @@ from persys_core.sim.scenario import Scenario
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1001, 1002, 1003, 1004, 1005])
 def test_twenty_nodes_hold_every_rule_under_faults(seed: int) -> None:
-    """Half an hour with every kind of fault: no rule is violated, and it settles afterwards."""
-    report = run_scenario(Scenario(seed, duration=timedelta(minutes=30)))
-    assert report.figures["faults"] >= 40
-    assert report.figures["placements"] >= 100
+    """Twenty minutes with every kind of fault: no rule is violated, and it settles afterwards."""
+    report = run_scenario(Scenario(seed, duration=timedelta(minutes=20)))
+    assert report.figures["faults"] >= 25
+    assert report.figures["placements"] >= 60
 
 
 @pytest.mark.slow
