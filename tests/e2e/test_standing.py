@@ -132,7 +132,7 @@ async def test_a_replica_that_shares_otherwise_is_refused(
         env = server_environment(tmp_path / "second", SCHEDULER_HA_MODE="elastic", **on_etcd)
         ports = ("--grpc-port", str(free_port()), "--metrics-port", str(free_port()))
         ended = await run_program("persys-server", "run", "--insecure", *ports, env=env)
-        assert ended.code == 1
+        assert ended.code == 2, "a supervisor does not start it again and again"
         assert "SCHEDULER_HA_MODE is elastic here and failover at replica" in ended.out + ended.err
         assert len(page(running, "/readyz")["replicas"]) == 1
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import structlog
 
+from persys_core.control.presence import HaMismatchError
 from persys_core.control.scheduler import Scheduler
 from persys_core.model.errors import PersysError
 from persys_server.backends import open_ports
@@ -19,6 +20,7 @@ from persys_server.settings.load import not_acted_on, unknown
 __all__ = ["serve"]
 
 _FAILED = 1
+_UNUSABLE = 2
 
 _log = structlog.stdlib.get_logger("persys_server.run")
 
@@ -33,6 +35,10 @@ def serve(settings: Settings, environment: Mapping[str, str]) -> int:
         _log.warning("a variable is set that this release does not act on", variable=name)
     try:
         asyncio.run(run_until_signal(settings, open_ports, Scheduler))
+    except HaMismatchError as error:
+        # Its settings would have to change, so a supervisor need not start it again and again.
+        _log.error("these settings cannot be used", reason=str(error))
+        return _UNUSABLE
     except (PortTakenError, PersysError, OSError) as error:
         _log.error("cannot start or go on", reason=str(error))
         return _FAILED

@@ -6,6 +6,7 @@ Not decided here: what a single variable may hold (``parse``).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 
 from persys_core.model.replica import HaMode
 from persys_server.settings.otlp import OtlpProtocol, chosen_protocol
@@ -17,6 +18,10 @@ __all__ = ["conflicts"]
 _LEASE_INTERVALS = 3
 
 
+def _seconds(duration: timedelta) -> str:
+    return f"{duration.total_seconds():g}s"
+
+
 def conflicts(settings: Settings) -> list[str]:
     """Every pair of settings that cannot both hold, one line each."""
     return [problem for check in _CHECKS for problem in check(settings)]
@@ -26,8 +31,8 @@ def _grace(settings: Settings) -> Iterator[str]:
     least = settings.heartbeat_interval * _LEASE_INTERVALS
     if settings.node_unavailable_grace < least:
         yield (
-            f"SCHEDULER_NODE_UNAVAILABLE_GRACE: {settings.node_unavailable_grace} is"
-            f" shorter than three SCHEDULER_HEARTBEAT_INTERVAL ({least}); a node would be"
+            f"SCHEDULER_NODE_UNAVAILABLE_GRACE: {_seconds(settings.node_unavailable_grace)} is"
+            f" shorter than three SCHEDULER_HEARTBEAT_INTERVAL ({_seconds(least)}); a node would be"
             " emptied before it is even called NotReady"
         )
 
