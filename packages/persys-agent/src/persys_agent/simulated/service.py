@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import grpc
 import grpc.aio
 
-from persys_agent.simulated.specs import BadSpecError, apply_request, workload_type
+from persys_agent.specs import BadSpecError, apply_request, workload_type
 from persys_core.model.observation import AgentReport, AgentState
 from persys_core.model.states import DesiredState, WorkloadType
 from persys_core.ports.agents import DeleteRequest

@@ -100,12 +100,19 @@ class ApplyWorkloadRequest(google.protobuf.message.Message):
     REVISION_ID_FIELD_NUMBER: builtins.int
     DESIRED_STATE_FIELD_NUMBER: builtins.int
     SPEC_FIELD_NUMBER: builtins.int
+    RESOURCES_FIELD_NUMBER: builtins.int
     id: builtins.str
     type: global___WorkloadType.ValueType
     revision_id: builtins.str
     desired_state: global___DesiredState.ValueType
     @property
     def spec(self) -> global___WorkloadSpec: ...
+    @property
+    def resources(self) -> global___RequestedResources:
+        """What the workload was placed with. An agent that knows this field admits by
+        it and enforces it; without it the spec's own limits are all there is.
+        """
+
     def __init__(
         self,
         *,
@@ -114,11 +121,33 @@ class ApplyWorkloadRequest(google.protobuf.message.Message):
         revision_id: builtins.str = ...,
         desired_state: global___DesiredState.ValueType = ...,
         spec: global___WorkloadSpec | None = ...,
+        resources: global___RequestedResources | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["spec", b"spec"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["desired_state", b"desired_state", "id", b"id", "revision_id", b"revision_id", "spec", b"spec", "type", b"type"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["resources", b"resources", "spec", b"spec"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["desired_state", b"desired_state", "id", b"id", "resources", b"resources", "revision_id", b"revision_id", "spec", b"spec", "type", b"type"]) -> None: ...
 
 global___ApplyWorkloadRequest = ApplyWorkloadRequest
+
+@typing.final
+class RequestedResources(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CPU_MILLICORES_FIELD_NUMBER: builtins.int
+    MEMORY_MB_FIELD_NUMBER: builtins.int
+    DISK_GB_FIELD_NUMBER: builtins.int
+    cpu_millicores: builtins.int
+    memory_mb: builtins.int
+    disk_gb: builtins.int
+    def __init__(
+        self,
+        *,
+        cpu_millicores: builtins.int = ...,
+        memory_mb: builtins.int = ...,
+        disk_gb: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cpu_millicores", b"cpu_millicores", "disk_gb", b"disk_gb", "memory_mb", b"memory_mb"]) -> None: ...
+
+global___RequestedResources = RequestedResources
 
 @typing.final
 class ApplyWorkloadResponse(google.protobuf.message.Message):
@@ -387,6 +416,126 @@ class AgentAction(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["action_type", b"action_type", "created_at", b"created_at", "ended_at", b"ended_at", "error", b"error", "started_at", b"started_at", "status", b"status", "task_id", b"task_id", "workload_id", b"workload_id"]) -> None: ...
 
 global___AgentAction = AgentAction
+
+@typing.final
+class StreamLogsRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    TAIL_FIELD_NUMBER: builtins.int
+    FOLLOW_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    tail: builtins.int
+    """How many of the last lines; zero: none."""
+    follow: builtins.bool
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+        tail: builtins.int = ...,
+        follow: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["follow", b"follow", "id", b"id", "tail", b"tail"]) -> None: ...
+
+global___StreamLogsRequest = StreamLogsRequest
+
+@typing.final
+class LogLine(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TEXT_FIELD_NUMBER: builtins.int
+    STREAM_FIELD_NUMBER: builtins.int
+    SOURCE_FIELD_NUMBER: builtins.int
+    AT_MS_FIELD_NUMBER: builtins.int
+    text: builtins.str
+    stream: builtins.str
+    """"stdout", "stderr" or "console"."""
+    source: builtins.str
+    """The service of a Compose application; else empty."""
+    at_ms: builtins.int
+    """Unix milliseconds; zero where it is not known."""
+    def __init__(
+        self,
+        *,
+        text: builtins.str = ...,
+        stream: builtins.str = ...,
+        source: builtins.str = ...,
+        at_ms: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["at_ms", b"at_ms", "source", b"source", "stream", b"stream", "text", b"text"]) -> None: ...
+
+global___LogLine = LogLine
+
+@typing.final
+class ExecRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    START_FIELD_NUMBER: builtins.int
+    INPUT_FIELD_NUMBER: builtins.int
+    END_OF_INPUT_FIELD_NUMBER: builtins.int
+    input: builtins.bytes
+    end_of_input: builtins.bool
+    """The caller has no more input."""
+    @property
+    def start(self) -> global___ExecStart: ...
+    def __init__(
+        self,
+        *,
+        start: global___ExecStart | None = ...,
+        input: builtins.bytes = ...,
+        end_of_input: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["end_of_input", b"end_of_input", "input", b"input", "message", b"message", "start", b"start"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["end_of_input", b"end_of_input", "input", b"input", "message", b"message", "start", b"start"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["message", b"message"]) -> typing.Literal["start", "input", "end_of_input"] | None: ...
+
+global___ExecRequest = ExecRequest
+
+@typing.final
+class ExecStart(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    COMMAND_FIELD_NUMBER: builtins.int
+    TTY_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    tty: builtins.bool
+    @property
+    def command(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+        command: collections.abc.Iterable[builtins.str] | None = ...,
+        tty: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["command", b"command", "id", b"id", "tty", b"tty"]) -> None: ...
+
+global___ExecStart = ExecStart
+
+@typing.final
+class ExecResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    STDOUT_FIELD_NUMBER: builtins.int
+    STDERR_FIELD_NUMBER: builtins.int
+    EXIT_CODE_FIELD_NUMBER: builtins.int
+    stdout: builtins.bytes
+    stderr: builtins.bytes
+    exit_code: builtins.int
+    """The last answer."""
+    def __init__(
+        self,
+        *,
+        stdout: builtins.bytes = ...,
+        stderr: builtins.bytes = ...,
+        exit_code: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["exit_code", b"exit_code", "message", b"message", "stderr", b"stderr", "stdout", b"stdout"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["exit_code", b"exit_code", "message", b"message", "stderr", b"stderr", "stdout", b"stdout"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["message", b"message"]) -> typing.Literal["stdout", "stderr", "exit_code"] | None: ...
+
+global___ExecResponse = ExecResponse
 
 @typing.final
 class WorkloadSpec(google.protobuf.message.Message):

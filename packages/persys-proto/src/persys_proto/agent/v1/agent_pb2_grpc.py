@@ -44,6 +44,16 @@ class AgentServiceStub(object):
                 request_serializer=persys__proto_dot_agent_dot_v1_dot_agent__pb2.ListActionsRequest.SerializeToString,
                 response_deserializer=persys__proto_dot_agent_dot_v1_dot_agent__pb2.ListActionsResponse.FromString,
                 )
+        self.StreamLogs = channel.unary_stream(
+                '/persys.agent.v1.AgentService/StreamLogs',
+                request_serializer=persys__proto_dot_agent_dot_v1_dot_agent__pb2.StreamLogsRequest.SerializeToString,
+                response_deserializer=persys__proto_dot_agent_dot_v1_dot_agent__pb2.LogLine.FromString,
+                )
+        self.Exec = channel.stream_stream(
+                '/persys.agent.v1.AgentService/Exec',
+                request_serializer=persys__proto_dot_agent_dot_v1_dot_agent__pb2.ExecRequest.SerializeToString,
+                response_deserializer=persys__proto_dot_agent_dot_v1_dot_agent__pb2.ExecResponse.FromString,
+                )
 
 
 class AgentServiceServicer(object):
@@ -85,6 +95,24 @@ class AgentServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StreamLogs(self, request, context):
+        """Ours from here on; agents that do not have them answer UNIMPLEMENTED.
+
+        The last lines of a workload's output, then, if asked, those to come. The
+        stream ends when the output does, or when the caller leaves.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Exec(self, request_iterator, context):
+        """Run a command inside a workload. The first message starts it, later ones are
+        its input; the last answer holds the exit code. A caller that leaves ends it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AgentServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -117,6 +145,16 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     servicer.ListActions,
                     request_deserializer=persys__proto_dot_agent_dot_v1_dot_agent__pb2.ListActionsRequest.FromString,
                     response_serializer=persys__proto_dot_agent_dot_v1_dot_agent__pb2.ListActionsResponse.SerializeToString,
+            ),
+            'StreamLogs': grpc.unary_stream_rpc_method_handler(
+                    servicer.StreamLogs,
+                    request_deserializer=persys__proto_dot_agent_dot_v1_dot_agent__pb2.StreamLogsRequest.FromString,
+                    response_serializer=persys__proto_dot_agent_dot_v1_dot_agent__pb2.LogLine.SerializeToString,
+            ),
+            'Exec': grpc.stream_stream_rpc_method_handler(
+                    servicer.Exec,
+                    request_deserializer=persys__proto_dot_agent_dot_v1_dot_agent__pb2.ExecRequest.FromString,
+                    response_serializer=persys__proto_dot_agent_dot_v1_dot_agent__pb2.ExecResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -227,5 +265,39 @@ class AgentService(object):
         return grpc.experimental.unary_unary(request, target, '/persys.agent.v1.AgentService/ListActions',
             persys__proto_dot_agent_dot_v1_dot_agent__pb2.ListActionsRequest.SerializeToString,
             persys__proto_dot_agent_dot_v1_dot_agent__pb2.ListActionsResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def StreamLogs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(request, target, '/persys.agent.v1.AgentService/StreamLogs',
+            persys__proto_dot_agent_dot_v1_dot_agent__pb2.StreamLogsRequest.SerializeToString,
+            persys__proto_dot_agent_dot_v1_dot_agent__pb2.LogLine.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def Exec(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(request_iterator, target, '/persys.agent.v1.AgentService/Exec',
+            persys__proto_dot_agent_dot_v1_dot_agent__pb2.ExecRequest.SerializeToString,
+            persys__proto_dot_agent_dot_v1_dot_agent__pb2.ExecResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)

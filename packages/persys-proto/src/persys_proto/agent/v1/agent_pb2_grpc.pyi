@@ -55,6 +55,24 @@ class AgentServiceStub:
         persys_proto.agent.v1.agent_pb2.ListActionsResponse,
     ]
 
+    StreamLogs: grpc.UnaryStreamMultiCallable[
+        persys_proto.agent.v1.agent_pb2.StreamLogsRequest,
+        persys_proto.agent.v1.agent_pb2.LogLine,
+    ]
+    """Ours from here on; agents that do not have them answer UNIMPLEMENTED.
+
+    The last lines of a workload's output, then, if asked, those to come. The
+    stream ends when the output does, or when the caller leaves.
+    """
+
+    Exec: grpc.StreamStreamMultiCallable[
+        persys_proto.agent.v1.agent_pb2.ExecRequest,
+        persys_proto.agent.v1.agent_pb2.ExecResponse,
+    ]
+    """Run a command inside a workload. The first message starts it, later ones are
+    its input; the last answer holds the exit code. A caller that leaves ends it.
+    """
+
 class AgentServiceAsyncStub:
     ApplyWorkload: grpc.aio.UnaryUnaryMultiCallable[
         persys_proto.agent.v1.agent_pb2.ApplyWorkloadRequest,
@@ -85,6 +103,24 @@ class AgentServiceAsyncStub:
         persys_proto.agent.v1.agent_pb2.ListActionsRequest,
         persys_proto.agent.v1.agent_pb2.ListActionsResponse,
     ]
+
+    StreamLogs: grpc.aio.UnaryStreamMultiCallable[
+        persys_proto.agent.v1.agent_pb2.StreamLogsRequest,
+        persys_proto.agent.v1.agent_pb2.LogLine,
+    ]
+    """Ours from here on; agents that do not have them answer UNIMPLEMENTED.
+
+    The last lines of a workload's output, then, if asked, those to come. The
+    stream ends when the output does, or when the caller leaves.
+    """
+
+    Exec: grpc.aio.StreamStreamMultiCallable[
+        persys_proto.agent.v1.agent_pb2.ExecRequest,
+        persys_proto.agent.v1.agent_pb2.ExecResponse,
+    ]
+    """Run a command inside a workload. The first message starts it, later ones are
+    its input; the last answer holds the exit code. A caller that leaves ends it.
+    """
 
 class AgentServiceServicer:
     def ApplyWorkload(
@@ -122,5 +158,25 @@ class AgentServiceServicer:
         request: persys_proto.agent.v1.agent_pb2.ListActionsRequest,
         context: _ServicerContext,
     ) -> typing.Union[persys_proto.agent.v1.agent_pb2.ListActionsResponse, collections.abc.Awaitable[persys_proto.agent.v1.agent_pb2.ListActionsResponse]]: ...
+
+    def StreamLogs(
+        self,
+        request: persys_proto.agent.v1.agent_pb2.StreamLogsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[persys_proto.agent.v1.agent_pb2.LogLine], collections.abc.AsyncIterator[persys_proto.agent.v1.agent_pb2.LogLine]]:
+        """Ours from here on; agents that do not have them answer UNIMPLEMENTED.
+
+        The last lines of a workload's output, then, if asked, those to come. The
+        stream ends when the output does, or when the caller leaves.
+        """
+
+    def Exec(
+        self,
+        request_iterator: _MaybeAsyncIterator[persys_proto.agent.v1.agent_pb2.ExecRequest],
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[persys_proto.agent.v1.agent_pb2.ExecResponse], collections.abc.AsyncIterator[persys_proto.agent.v1.agent_pb2.ExecResponse]]:
+        """Run a command inside a workload. The first message starts it, later ones are
+        its input; the last answer holds the exit code. A caller that leaves ends it.
+        """
 
 def add_AgentServiceServicer_to_server(servicer: AgentServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

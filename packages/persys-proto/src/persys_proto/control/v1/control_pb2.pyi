@@ -106,10 +106,16 @@ class RegisterNodeRequest(google.protobuf.message.Message):
     GRPC_ENDPOINT_FIELD_NUMBER: builtins.int
     CLUSTER_ID_FIELD_NUMBER: builtins.int
     TIMESTAMP_FIELD_NUMBER: builtins.int
+    STOP_AFTER_SECONDS_FIELD_NUMBER: builtins.int
     node_id: builtins.str
     agent_version: builtins.str
     grpc_endpoint: builtins.str
     cluster_id: builtins.str
+    stop_after_seconds: builtins.int
+    """How long after its lease the agent stops exclusive work by itself when it
+    cannot reach a scheduler; zero: it never does. The scheduler may take the
+    work for stopped once lease, this and 30 seconds are over.
+    """
     @property
     def capabilities(self) -> global___NodeCapabilities: ...
     @property
@@ -126,9 +132,10 @@ class RegisterNodeRequest(google.protobuf.message.Message):
         grpc_endpoint: builtins.str = ...,
         cluster_id: builtins.str = ...,
         timestamp: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        stop_after_seconds: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["capabilities", b"capabilities", "timestamp", b"timestamp"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["agent_version", b"agent_version", "capabilities", b"capabilities", "cluster_id", b"cluster_id", "grpc_endpoint", b"grpc_endpoint", "labels", b"labels", "node_id", b"node_id", "timestamp", b"timestamp"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["agent_version", b"agent_version", "capabilities", b"capabilities", "cluster_id", b"cluster_id", "grpc_endpoint", b"grpc_endpoint", "labels", b"labels", "node_id", b"node_id", "stop_after_seconds", b"stop_after_seconds", "timestamp", b"timestamp"]) -> None: ...
 
 global___RegisterNodeRequest = RegisterNodeRequest
 

@@ -1,0 +1,1 @@
+"""What runs workloads: one port, one folder per technology."""

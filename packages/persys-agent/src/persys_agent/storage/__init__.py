@@ -1,0 +1,1 @@
+"""Where managed volumes live: one port, one file per driver."""
