@@ -60,6 +60,7 @@ class ControlClient:
             agent_version=node.agent_version,
             grpc_endpoint=node.endpoint,
             timestamp=_timestamp(datetime.now(UTC)),
+            stop_after_seconds=node.stop_after_seconds,
         )
         try:
             answer = await self._stub.RegisterNode(message, timeout=_DEADLINE_SECONDS)

@@ -23,6 +23,7 @@ from persys_core.control.node_pass import NodePass
 from persys_core.control.nudges import Nudges
 from persys_core.control.ownership import Ownership, WholeCluster
 from persys_core.control.reconciler import Reconciler
+from persys_core.control.self_fencing import SelfFencing
 from persys_core.control.take_over import TakeOver
 from persys_core.control.term import Term
 from persys_core.control.unreadable import clear_unreadable
@@ -52,6 +53,7 @@ __all__ = ["LeadingLoops"]
 
 AUDIT_INTERVAL = timedelta(seconds=60)
 EVICTIONS_INTERVAL = timedelta(seconds=1)
+SELF_FENCING_INTERVAL = timedelta(seconds=5)
 _Body = Callable[[], Coroutine[Any, Any, None]]
 COALESCE = timedelta(milliseconds=50)
 _AT_REST = (
@@ -137,6 +139,7 @@ class LeadingLoops:
             "pending": (config.pending_sweep_interval, self._sweep_pending),
             "drift": (config.drift_interval, self._drift.run),
             "audit": (AUDIT_INTERVAL, self._audit_and_sweep),
+            "self-fencing": (SELF_FENCING_INTERVAL, SelfFencing(self._term).run),
         }
         if config.compact_interval:
             compaction = Compaction(self._scheduler.ports.store, self._view)

@@ -50,6 +50,7 @@ class RegisterNode:
     labels: Mapping[str, str] = field(factory=dict, converter=text_map)
     agent_version: str = ""
     cluster_id: str = ""
+    stop_after_seconds: int = 0
 
 
 @frozen

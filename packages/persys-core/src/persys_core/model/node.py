@@ -75,7 +75,8 @@ class OperatorIntent:
 
 @frozen
 class Fence:
-    """An operator's word that a silent node is cut off: nothing on it can write any more.
+    """A word that a silent node is cut off: nothing exclusive on it can write any more. It is an
+    operator's, or follows from the promise of the node's agent to stop such work by itself.
 
     It is over as soon as the node is heard again, since that disproves it.
     """
@@ -90,6 +91,8 @@ class Node:
     """The durable record of a registered node.
 
     ``capacity`` is what the machine has, ``reserved`` what its host keeps for itself.
+    ``stop_after_seconds``: how long after its lease the agent itself stops work that one node at a
+    time may do; zero for one that does not.
     """
 
     id: NodeId
@@ -103,6 +106,7 @@ class Node:
     agent_labels: Mapping[str, str] = field(factory=dict, converter=text_map)
     agent_version: str = ""
     cluster_id: str = ""
+    stop_after_seconds: int = 0
     intent: OperatorIntent = OperatorIntent()
     listed_under: int = 0
     """Creation revision of the cluster marker under which the node was first listed in full;

@@ -75,6 +75,8 @@ class Registration(Protocol):
     def agent_version(self) -> str: ...
     @property
     def cluster_id(self) -> str: ...
+    @property
+    def stop_after_seconds(self) -> int: ...
 
 
 def registration_refusal(request: Registration) -> Refusal | None:
@@ -113,6 +115,7 @@ def register(existing: Node | None, request: Registration, now: datetime) -> Nod
         agent_labels=dict(request.labels),
         agent_version=request.agent_version,
         cluster_id=request.cluster_id,
+        stop_after_seconds=request.stop_after_seconds,
         intent=existing.intent if existing else OperatorIntent(),
         listed_under=existing.listed_under if existing else 0,
     )

@@ -175,6 +175,7 @@ class AgentModel:
             storage_pools=settings.storage_pools,
             labels=settings.labels,
             agent_version=settings.version,
+            stop_after_seconds=settings.stop_after_seconds,
         )
 
     def heartbeat(self, now: datetime) -> Heartbeat:

@@ -75,8 +75,10 @@ class AgentSettings:
     ``masks_failures``: a status read replaces a failed apply by what the runtime says, so that
     a container that was never created shows as Unknown. ``hot_reregister``: a failed heartbeat
     leads to a registration without any wait. ``volume_data_on_request``: a delete removes the
-    data of managed volumes only when it is told to. ``boot_salt`` begins every boot id: a real
-    process sets it to something new at each start, since equal seeds give equal boot ids.
+    data of managed volumes only when it is told to. ``stop_after_seconds``: what it promises at its
+    registration; whoever sets it has to see to it that the machine keeps the promise.
+    ``boot_salt`` begins every boot id: a real process sets it to something new at each start, since
+    equal seeds give equal boot ids.
     """
 
     node_id: NodeId
@@ -97,6 +99,7 @@ class AgentSettings:
     masks_failures: bool = True
     hot_reregister: bool = True
     volume_data_on_request: bool = False
+    stop_after_seconds: int = 0
     task_order: TaskOrder = TaskOrder.ANY
     admission: Admission = Admission.NONE
 

@@ -34,6 +34,7 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?\Z")
 _STATES = {str(state).lower(): state for state in AgentState}
 _POOL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,127}\Z")
 _MAX_MESSAGE_BYTES = 4096
+_LONGEST_STOP_AFTER = 7 * 86_400
 _STORAGE_LABEL = "storage."
 
 
@@ -61,6 +62,9 @@ def register_node(message: pb.RegisterNodeRequest) -> RegisterNode:
         labels=labels,
         agent_version=fields.text("agent_version", message.agent_version, at_most=253),
         cluster_id=fields.text("cluster_id", message.cluster_id, at_most=253),
+        stop_after_seconds=fields.amount(
+            "stop_after_seconds", message.stop_after_seconds, _LONGEST_STOP_AFTER, "s"
+        ),
     )
     reserved = _reserved(place, can.reserved, request.capacity)
     fields.finish()
