@@ -6,6 +6,7 @@ import json
 import pytest
 
 from persys_adapters.agent_grpc.specs import SpecNotExpressibleError, apply_message, sent_secrets
+from persys_agent.specs import apply_request
 from persys_core.model.resources import Resources
 from persys_core.model.spec import (
     CloudInit,
@@ -82,6 +83,7 @@ def test_a_container_is_sent_with_every_field() -> None:
                 ],
             )
         ),
+        resources=wire.RequestedResources(cpu_millicores=1500, memory_mb=256, disk_gb=5),
     )
 
 
@@ -106,6 +108,25 @@ def test_labels_are_the_users_own_keys() -> None:
     }
     labels = message(ContainerSpec("a"), metadata=metadata).spec.container.labels
     assert dict(labels) == {"team": "a"}
+
+
+def test_what_is_meant_for_the_agent_reaches_it() -> None:
+    """Keys under persys.agent. go beside the spec, and what was asked goes along, whatever the
+    kind; our agent reads both back."""
+    metadata = {"persys.agent.pull_policy": "never", "persys.scheduling.strategy": "binpack"}
+    body = ComposeSpec("services: {}\n")
+    sent = message(body, WorkloadType.COMPOSE, metadata)
+    assert dict(sent.metadata) == {"persys.agent.pull_policy": "never"}
+    taken = apply_request(sent, epoch=3).spec
+    assert taken.metadata == {"persys.agent.pull_policy": "never"}
+    assert taken.resources == RESOURCES
+
+
+def test_nothing_asked_is_nothing_said() -> None:
+    """Without requests the agent is left with what the body asks."""
+    spec = WorkloadSpec(WorkloadType.CONTAINER, Resources(), ContainerSpec("a"))
+    sent = apply_message(ApplyRequest("w", "rev", DesiredState.RUNNING, spec, epoch=3))
+    assert not sent.HasField("resources")
 
 
 def test_a_compose_file_is_sent_as_base64() -> None:

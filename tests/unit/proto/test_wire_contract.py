@@ -200,6 +200,7 @@ WorkloadUsageSnapshot: workload_id=1 type=2:WorkloadType! cpu_percent=3:double \
 
 # What we added to messages of the contract. Once released these bind us like the rest.
 OUR_CONTROL_FIELDS = """
+RegisterNodeRequest: stop_after_seconds=100:int64
 NodeCapabilities: reserved=100:[ResourceAmount]
 HeartbeatRequest: boot_id=100 sequence=101:uint64
 WorkloadStatus: revision_id=100
@@ -236,7 +237,17 @@ WatchEventsRequest: after_id=100
 """
 
 OUR_AGENT_FIELDS = """
+ApplyWorkloadRequest: resources=100:RequestedResources metadata=101:{string}
 DeleteWorkloadRequest: delete_volumes=100:bool
+"""
+
+OUR_AGENT_MESSAGES = """
+RequestedResources: cpu_millicores=1:int64 memory_mb=2:int64 disk_gb=3:int64
+StreamLogsRequest: id=1 tail=2:int32 follow=3:bool
+LogLine: text=1 stream=2 source=3 at_ms=4:int64
+ExecRequest: start=1:*ExecStart input=2:*bytes end_of_input=3:*bool
+ExecStart: id=1 command=2:[string] tty=3:bool
+ExecResponse: stdout=1:*bytes stderr=2:*bytes exit_code=3:*int32
 """
 
 # Messages that only our own RPCs and fields use: numbered from 1.
@@ -310,7 +321,7 @@ ActualState: ACTUAL_STATE_UNSPECIFIED=0 ACTUAL_STATE_PENDING=1 ACTUAL_STATE_RUNN
     ACTUAL_STATE_STOPPED=3 ACTUAL_STATE_FAILED=4 ACTUAL_STATE_UNKNOWN=5
 """
 
-# Each call takes <Name>Request and answers <Name>Response, but for the two streaming ones below.
+# Each call takes <Name>Request and answers <Name>Response, but for the streaming ones below.
 CONTROL_CALLS = """
 RegisterNode Heartbeat ApplyWorkload DeleteWorkload RetryWorkload
 DrainNode UndrainNode TaintNode UntaintNode SetNodeLabel DeleteNodeLabel
@@ -324,9 +335,12 @@ ExplainWorkload PlanWorkload CordonNode UncordonNode RemoveNode FenceNode
 ImportFromAgents AcknowledgeEmpty ListVolumes ReleaseVolume GetDrainProgress ListDrifts
 """
 AGENT_CALLS = "ApplyWorkload DeleteWorkload GetWorkloadStatus ListWorkloads HealthCheck ListActions"
+OUR_AGENT_CALLS = "StreamLogs Exec"
 STREAMING_CALLS = {
     "WatchEvents": "WatchEventsRequest -> stream SchedulerEventView",
     "ControlStream": "stream ControlMessage -> stream ControlMessage",
+    "StreamLogs": "StreamLogsRequest -> stream LogLine",
+    "Exec": "stream ExecRequest -> stream ExecResponse",
 }
 
 SCALARS = {
@@ -336,6 +350,7 @@ SCALARS = {
     FieldDescriptorProto.TYPE_INT64: "int64",
     FieldDescriptorProto.TYPE_UINT64: "uint64",
     FieldDescriptorProto.TYPE_DOUBLE: "double",
+    FieldDescriptorProto.TYPE_BYTES: "bytes",
 }
 
 Fields = dict[str, str]
@@ -398,9 +413,9 @@ AGENT = Contract(
     compiled=load(agent_pb2.DESCRIPTOR),
     theirs=table(AGENT_MESSAGES),
     our_fields=table(OUR_AGENT_FIELDS),
-    our_messages={},
+    our_messages=table(OUR_AGENT_MESSAGES),
     enums=enum_table(AGENT_ENUMS),
-    calls=AGENT_CALLS.split(),
+    calls=[*AGENT_CALLS.split(), *OUR_AGENT_CALLS.split()],
 )
 
 

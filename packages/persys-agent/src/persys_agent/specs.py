@@ -10,6 +10,8 @@ import base64
 import binascii
 from collections.abc import Iterable, Mapping
 
+from attrs import evolve
+
 from persys_core.model.errors import PersysError
 from persys_core.model.resources import Resources
 from persys_core.model.spec import (
@@ -55,9 +57,22 @@ def apply_request(message: wire.ApplyWorkloadRequest, epoch: int) -> ApplyReques
         workload_id=message.id,
         revision_id=message.revision_id,
         desired_state=DesiredState.STOPPED if stopped else DesiredState.RUNNING,
-        spec=_spec(message),
+        spec=_as_placed(_spec(message), message),
         epoch=epoch,
     )
+
+
+def _as_placed(spec: WorkloadSpec, message: wire.ApplyWorkloadRequest) -> WorkloadSpec:
+    """With what our scheduler says beside the spec: what it was placed with replaces what its body
+    asks, and the metadata that is meant for an agent joins its labels."""
+    spec = evolve(spec, metadata={**spec.metadata, **message.metadata})
+    if not message.HasField("resources"):
+        return spec
+    asked = message.resources
+    resources = Resources.of(
+        cpu_millicores=asked.cpu_millicores, memory_mb=asked.memory_mb, disk_gb=asked.disk_gb
+    )
+    return evolve(spec, resources=resources)
 
 
 def workload_type(number: int) -> WorkloadType | None:

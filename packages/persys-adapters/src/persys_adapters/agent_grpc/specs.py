@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from google.protobuf import json_format
 
 from persys_core.model.errors import PersysError
+from persys_core.model.resources import Resources
 from persys_core.model.spec import (
     ComposeSpec,
     ContainerSpec,
@@ -32,6 +33,7 @@ __all__ = ["SpecNotExpressibleError", "apply_message", "sent_secrets"]
 
 VM_SPEC_KEY = "persys.vm_spec_b64"
 _BOOKKEEPING_PREFIX = "persys."
+_AGENT_PREFIX = "persys.agent."
 _BOOKKEEPING_KEYS = frozenset({"allow_move", "disk_ids"})
 _BYTES_PER_MB = 1024 * 1024
 _MILLICORES_PER_CPU = 1000
@@ -61,6 +63,17 @@ def apply_message(request: ApplyRequest) -> wire.ApplyWorkloadRequest:
         revision_id=request.revision_id,
         desired_state=wire.DESIRED_STATE_STOPPED if stopped else wire.DESIRED_STATE_RUNNING,
         spec=_spec(request.workload_id, request.spec),
+        resources=_resources(request.spec.resources),
+        metadata=_for_the_agent(request.spec.metadata),
+    )
+
+
+def _resources(asked: Resources) -> wire.RequestedResources | None:
+    """What it was placed with; Compose has no other place to say so."""
+    if not any((asked.cpu_millicores, asked.memory_mb, asked.disk_gb)):
+        return None
+    return wire.RequestedResources(
+        cpu_millicores=asked.cpu_millicores, memory_mb=asked.memory_mb, disk_gb=asked.disk_gb
     )
 
 
@@ -230,3 +243,7 @@ def _labels(metadata: Mapping[str, str]) -> dict[str, str]:
         for key, value in metadata.items()
         if value and key not in _BOOKKEEPING_KEYS and not key.startswith(_BOOKKEEPING_PREFIX)
     }
+
+
+def _for_the_agent(metadata: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in metadata.items() if key.startswith(_AGENT_PREFIX)}

@@ -95,12 +95,29 @@ class ApplyWorkloadRequest(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    @typing.final
+    class MetadataEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     ID_FIELD_NUMBER: builtins.int
     TYPE_FIELD_NUMBER: builtins.int
     REVISION_ID_FIELD_NUMBER: builtins.int
     DESIRED_STATE_FIELD_NUMBER: builtins.int
     SPEC_FIELD_NUMBER: builtins.int
     RESOURCES_FIELD_NUMBER: builtins.int
+    METADATA_FIELD_NUMBER: builtins.int
     id: builtins.str
     type: global___WorkloadType.ValueType
     revision_id: builtins.str
@@ -113,6 +130,12 @@ class ApplyWorkloadRequest(google.protobuf.message.Message):
         it and enforces it; without it the spec's own limits are all there is.
         """
 
+    @property
+    def metadata(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """The keys of the workload's metadata that are meant for the agent: those that
+        begin with "persys.agent.". An agent that does not know the field leaves them.
+        """
+
     def __init__(
         self,
         *,
@@ -122,9 +145,10 @@ class ApplyWorkloadRequest(google.protobuf.message.Message):
         desired_state: global___DesiredState.ValueType = ...,
         spec: global___WorkloadSpec | None = ...,
         resources: global___RequestedResources | None = ...,
+        metadata: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["resources", b"resources", "spec", b"spec"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["desired_state", b"desired_state", "id", b"id", "resources", b"resources", "revision_id", b"revision_id", "spec", b"spec", "type", b"type"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["desired_state", b"desired_state", "id", b"id", "metadata", b"metadata", "resources", b"resources", "revision_id", b"revision_id", "spec", b"spec", "type", b"type"]) -> None: ...
 
 global___ApplyWorkloadRequest = ApplyWorkloadRequest
 
