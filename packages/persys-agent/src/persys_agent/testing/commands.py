@@ -51,11 +51,15 @@ class _Rule:
 
 
 class ScriptedCommands:
-    """``Commands`` that run nothing. A later rule wins over an earlier one."""
+    """``Commands`` that run nothing. A later rule wins over an earlier one.
+
+    ``hanging`` is set once a command hangs.
+    """
 
     def __init__(self, *, programs: Iterable[str] | None = None) -> None:
         """``programs`` are those that ``find`` finds; all, if not given."""
         self.calls: list[Call] = []
+        self.hanging = asyncio.Event()
         self._programs = None if programs is None else frozenset(programs)
         self._rules: list[_Rule] = []
 
@@ -93,6 +97,7 @@ class ScriptedCommands:
         rule = next((rule for rule in self._rules if rule.matches(argv)), None)
         assert rule is not None, f"nobody scripted: {' '.join(argv)}"
         if rule.hangs:
+            self.hanging.set()
             await asyncio.Event().wait()
         if rule.error is not None:
             raise rule.error
