@@ -47,7 +47,7 @@ class LocalDriver:
         self._book = Book(Ledger(self._root / _RECORDS))
 
     async def probe(self) -> Capability:
-        """The root can be made and written."""
+        """The root is there, or can be made, and can be written."""
         problem = await asyncio.to_thread(_problem_of, self._root)
         if problem:
             return Capability(False, f"{problem}; set storage_local_root to a folder of your own")
@@ -138,8 +138,8 @@ def _existing(folder: Path) -> Path:
 
 
 def _problem_of(root: Path) -> str:
-    try:
-        root.mkdir(parents=True, exist_ok=True, mode=0o755)
-    except OSError as error:
-        return f"{root} cannot be made: {error.strerror}"
-    return "" if os.access(root, os.W_OK | os.X_OK) else f"{root} may not be written by this user"
+    """Nothing is made by asking."""
+    there = _existing(root)
+    if not there.is_dir():
+        return f"{there} is not a folder"
+    return "" if os.access(there, os.W_OK | os.X_OK) else f"{there} may not be written by this user"
