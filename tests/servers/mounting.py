@@ -106,7 +106,7 @@ class LoopCeph:
                 return CommandResult(0)
             case ["info", *_, name]:
                 return self._info(self._path(name))
-            case ["create" | "resize", "--size", size, name]:
+            case ["create" | "resize", "--size", size, *_, name]:
                 return self._resize(self._path(name), int(size.removesuffix("G")) << 30)
             case ["rm", *_, name]:
                 return self._remove(name)

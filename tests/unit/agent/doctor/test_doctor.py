@@ -16,12 +16,12 @@ import trustme
 from attrs import evolve
 
 from persys_agent.commands import HostCommands
+from persys_agent.doctor.clock import clock_offset, compared, look_at_clock
 from persys_agent.doctor.command import doctor, examine
 from persys_agent.doctor.files import look_at_state, look_at_tls
 from persys_agent.doctor.findings import Case, Finding, Probe, Verdict
 from persys_agent.doctor.means import look_at_runtimes, look_at_storage
 from persys_agent.doctor.network import (
-    look_at_clock,
     look_at_identity,
     look_at_ports,
     look_at_scheduler,
@@ -33,6 +33,7 @@ from persys_agent.runtimes.port import Capability
 from persys_agent.settings import NodeSettings, load_settings
 from persys_agent.settings.certificates import TlsFilesOnDisk, TlsPaths, server_credentials
 from persys_agent.storage.drivers import storage_drivers
+from persys_agent.testing.commands import ScriptedCommands
 from persys_core.model.states import WorkloadType
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -73,7 +74,7 @@ def healthy(tmp_path: Path) -> dict[str, str]:
 def case(environment: Mapping[str, str], **more: str) -> Case:
     settings = load_settings({**environment, **more})
     drivers = storage_drivers(settings, HostCommands())
-    return Case(settings, all_well(settings), drivers, NOW)
+    return Case(settings, ScriptedCommands(programs=()), all_well(settings), drivers, NOW)
 
 
 async def looked(look: Callable[[Case], AsyncIterator[Finding]], of: Case) -> list[Finding]:
@@ -278,18 +279,40 @@ async def test_an_endpoint_that_others_cannot_call(healthy: dict[str, str]) -> N
 
 @pytest.mark.parametrize(
     ("seconds", "verdict", "told"),
-    [(0.2, Verdict.OK, "0.2 s ahead"), (-90, Verdict.WARN, "90.0 s behind")],
+    [(1, Verdict.OK, "1 s ahead"), (-90, Verdict.WARN, "90 s behind")],
 )
-@pytest.mark.asyncio
-async def test_the_clock(
-    healthy: dict[str, str], seconds: float, verdict: Verdict, told: str
-) -> None:
-    """Compared with the scheduler's where that is known; else nothing is claimed."""
-    assert await looked(look_at_clock, case(healthy)) == []
-    offset = timedelta(seconds=seconds)
-    (found,) = await looked(look_at_clock, evolve(case(healthy), clock_offset=offset))
+def test_the_clock_compared(seconds: float, verdict: Verdict, told: str) -> None:
+    """A second is what the answer's date is good for; much is a warning."""
+    found = compared(timedelta(seconds=seconds))
     assert found.verdict is verdict
     assert told in found.found
+
+
+@pytest.mark.asyncio
+async def test_the_clock_of_a_server(healthy: dict[str, str]) -> None:
+    """Every answer is dated; who does not answer has no clock."""
+
+    async def well() -> Health:
+        return Health(True)
+
+    server = MetricsServer(AgentMetrics(), well)
+    await server.start("127.0.0.1", 0)
+    offset = await clock_offset(f"http://127.0.0.1:{server.port}/health")
+    await server.stop()
+    assert offset is not None
+    assert abs(offset) < timedelta(seconds=3)
+    assert await clock_offset(f"http://127.0.0.1:{free_port()}/health") is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "count"), [("yes", 0), ("no", 1), ("", 0)], ids=["kept", "not kept", "not said"]
+)
+@pytest.mark.asyncio
+async def test_a_clock_that_nobody_keeps(healthy: dict[str, str], answer: str, count: int) -> None:
+    """What systemd says of it, where it says something."""
+    commands = ScriptedCommands().on("timedatectl", stdout=answer)
+    found = await looked(look_at_clock, evolve(case(healthy), commands=commands))
+    assert [each.verdict for each in found] == [Verdict.WARN] * count
 
 
 async def broken() -> Capability:

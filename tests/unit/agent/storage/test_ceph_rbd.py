@@ -27,7 +27,8 @@ async def test_a_new_image_is_made_mapped_formatted_and_mounted(tmp_path: Path) 
     assert attached.path == target
     assert ceph.commands.ran == [
         "rbd --id persys info --format json rbd/data",
-        "rbd --id persys create --size 3G rbd/data",
+        "rbd --id persys create --size 3G --image-feature layering --image-feature exclusive-lock"
+        " rbd/data",
         "rbd --id persys device list --format json",
         "rbd --id persys device map --exclusive rbd/data",
         "blkid --probe --output export /dev/rbd0",

@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 from persys_agent.commands import Commands, HostCommands
+from persys_agent.doctor.clock import look_at_clock
 from persys_agent.doctor.files import look_at_state, look_at_tls
 from persys_agent.doctor.findings import Case, Finding, Probe, Verdict
 from persys_agent.doctor.means import look_at_runtimes, look_at_storage
 from persys_agent.doctor.network import (
-    look_at_clock,
     look_at_identity,
     look_at_ports,
     look_at_scheduler,
@@ -84,6 +84,7 @@ async def examine(
     found = [_read(settings), *_unknown(environment), *_unused(settings), *_too_open(settings)]
     case = Case(
         settings,
+        commands,
         probes_for(settings),
         storage_drivers(settings, commands),
         datetime.now(UTC),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
 from attrs import frozen
 
+from persys_agent.commands import Commands
 from persys_agent.runtimes.port import Capability
 from persys_agent.settings import NodeSettings
 from persys_agent.storage.port import StorageDriver
@@ -38,11 +39,10 @@ class Finding:
 
 @frozen
 class Case:
-    """What is looked at. ``clock_offset``: how far this host's clock is ahead of the scheduler's,
-    ``None`` where that is not known."""
+    """What is looked at, and with what; ``now`` is this host's clock."""
 
     settings: NodeSettings
+    commands: Commands
     runtimes: Mapping[WorkloadType, Probe]
     storage: Mapping[str, StorageDriver]
     now: datetime
-    clock_offset: timedelta | None = None

@@ -1,4 +1,4 @@
-"""What is looked at on the network: the scheduler, its clock, our own ports and endpoint."""
+"""What is looked at on the network: the scheduler, our own ports and endpoint."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ from persys_agent.settings.certificates import (
 )
 from persys_agent.settings.identity import advertised_endpoint, chosen_node_id
 
-__all__ = ["look_at_clock", "look_at_identity", "look_at_ports", "look_at_scheduler"]
+__all__ = ["look_at_identity", "look_at_ports", "look_at_scheduler"]
 
 _PATIENCE = timedelta(seconds=3)
-_MOST_OFFSET = timedelta(seconds=5)
 _NO_METHOD = "/persys.control.v1.AgentControl/DoctorAsksWhetherSomebodyAnswers"
 """Answered with UNIMPLEMENTED by every gRPC server, and by nothing else; it changes nothing."""
 
@@ -90,20 +89,6 @@ async def look_at_identity(case: Case) -> AsyncIterator[Finding]:
         )  # fmt: skip
     else:
         yield Finding("node", Verdict.OK, found)
-
-
-async def look_at_clock(case: Case) -> AsyncIterator[Finding]:
-    """Leases and certificates are compared with this host's clock."""
-    offset = case.clock_offset
-    if offset is None:
-        return
-    seconds = offset.total_seconds()
-    found = f"{abs(seconds):.1f} s {'ahead of' if seconds >= 0 else 'behind'} the scheduler's"
-    if abs(offset) > _MOST_OFFSET:
-        advice = "have both hosts keep time (chrony, systemd-timesyncd)"
-        yield Finding("clock", Verdict.WARN, found, advice)
-    else:
-        yield Finding("clock", Verdict.OK, found)
 
 
 async def _cannot_connect(address: str) -> str:

@@ -55,9 +55,10 @@ class RbdCommand:
         return Image(_read(self._good(ended, key), lambda found: int(found["size"])))
 
     async def create(self, key: str, size_gb: int) -> None:
-        """Make an image."""
-        size = f"{size_gb}G"
-        self._good(await self._run("create", "--size", size, self.image_name(key)), key)
+        """Make an image that kernels can map: they know fewer features than the cluster."""
+        features = ("--image-feature", "layering", "--image-feature", "exclusive-lock")
+        words = ("create", "--size", f"{size_gb}G", *features, self.image_name(key))
+        self._good(await self._run(*words), key)
 
     async def grow(self, key: str, size_gb: int) -> None:
         """Make an image larger; without ``--allow-shrink`` nothing can get lost."""
