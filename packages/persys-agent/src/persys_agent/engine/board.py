@@ -142,9 +142,11 @@ class StatusBoard:
         return noted
 
     async def _unrecorded(self, workload_id: WorkloadId) -> AgentReport | None:
-        task = self._queue.open_task(workload_id) or self._queue.history.newest(workload_id)
-        if task is not None and (told := task_report(task, _kind_of(task))):
-            return told
+        """Of what has no record, the open task tells, else the runtimes: an earlier failure of a
+        delete says nothing of what is there now (agent defect 10)."""
+        task = self._queue.open_task(workload_id)
+        if task is not None:
+            return task_report(task, _kind_of(task))
         for kind in sorted(self._state.kinds_used):
             seen = await self._inventory.see(kind, workload_id)
             if isinstance(seen, Unanswered):

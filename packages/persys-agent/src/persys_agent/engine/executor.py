@@ -26,7 +26,7 @@ from persys_agent.engine.failures import (
 )
 from persys_agent.engine.inventory import Inventory, Seen, Unanswered
 from persys_agent.engine.repair import Repair, is_completed, is_same
-from persys_agent.engine.view import counts_as_promised
+from persys_agent.engine.rows import Rows
 from persys_agent.engine.volumes import Volumes, missing_from
 from persys_agent.engine.wishes import Wish, wish_kept
 from persys_agent.runtimes.port import (
@@ -38,13 +38,13 @@ from persys_agent.runtimes.port import (
     RuntimeFailedError,
     RuntimeUnavailableError,
 )
-from persys_agent.state.records import Condition, Sight, Task, TaskKind, Workload
+from persys_agent.state.records import Condition, Task, TaskKind, Workload
 from persys_agent.state.store import AgentState
 from persys_core.model.ids import WorkloadId
 from persys_core.model.observation import AgentState as Observed
 from persys_core.model.resources import Resources
 from persys_core.model.secrets import scrubbed
-from persys_core.model.spec import WorkloadSpec, secret_values
+from persys_core.model.spec import WorkloadSpec
 from persys_core.model.states import DesiredState, WorkloadType
 from persys_core.ports.clock import Clock
 
@@ -57,10 +57,10 @@ _RUNS = (Observed.RUNNING, Observed.PENDING)
 
 @frozen
 class Limits:
-    """``capacity`` and ``reserved``: what the node has and what its host keeps. ``grace``: how
-    long a workload has to end when it is told to."""
+    """``capacity`` gives what the node has now, ``reserved`` is what its host keeps. ``grace``:
+    how long a workload has to end when it is told to."""
 
-    capacity: Resources
+    capacity: Callable[[], Resources]
     reserved: Resources = Resources()
     grace: timedelta = field(default=timedelta(seconds=30))
 
@@ -78,9 +78,9 @@ class Executor:
         may_start: Callable[[WorkloadSpec], bool] = lambda _: True,
     ) -> None:
         self._state = state
+        self._rows = Rows(state, clock)
         self._backends = backends
         self._inventory = inventory
-        self._clock = clock
         self._limits = limits
         self._may_start = may_start
         self._volumes = Volumes(backends)
@@ -88,7 +88,7 @@ class Executor:
     @property
     def promised(self) -> Resources:
         """The sum of what the workloads that run, or are about to, were admitted with."""
-        return Resources.total(each.requested for each in self._state if counts_as_promised(each))
+        return self._rows.promised()
 
     async def carry_out(self, task: Task) -> str:
         """Do what a task asks; returns its error text, empty for success."""
@@ -100,20 +100,22 @@ class Executor:
             else:
                 await self._delete(task.workload_id, task.delete_volumes)
         except OperationError as error:
-            await self._fail(task.workload_id, verb, error)
-            text = scrubbed(str(error), self._secrets(task.workload_id))
+            await self._rows.fail(task.workload_id, verb, error)
+            text = scrubbed(str(error), self._rows.secrets(task.workload_id))
             return f"failed to {verb} workload {task.workload_id}: {text}"
         return ""
 
     async def repair(self, workload_id: WorkloadId, repair: Repair) -> bool:
         """Bring a workload back to what it should be; false where that failed."""
-        row = self._state.get(workload_id)
+        row = self._rows.get(workload_id)
         if row is None:
             return True
         try:
             await self._repair(row, repair)
         except OperationError as error:
-            await self._fail(workload_id, "delete" if repair is Repair.DELETE else "repair", error)
+            await self._rows.fail(
+                workload_id, "delete" if repair is Repair.DELETE else "repair", error
+            )
             return False
         return True
 
@@ -122,17 +124,17 @@ class Executor:
 
         Raises ``OperationError`` where the runtime cannot; nothing is noted then.
         """
-        row = self._state.get(workload_id)
+        row = self._rows.get(workload_id)
         if row is not None:
             await self._stop(row, grace)
-            await self._change(
+            await self._rows.change(
                 row.id, lambda now: evolve(now, is_settled=False, condition=condition)
             )
 
     # --- apply
 
     async def _apply(self, wish: Wish) -> None:
-        row = self._state.get(wish.workload_id)
+        row = self._rows.get(wish.workload_id)
         if row is None or not await self._was_desire_alone(row, wish):
             await self._bring_about(wish)
 
@@ -145,23 +147,26 @@ class Executor:
         if seen is None or not is_same(row, seen):
             return False
         was = row.desired_state
-        await self._change(row.id, lambda now: evolve(now, desired_state=wish.desired_state))
+        await self._rows.change(row.id, lambda now: evolve(now, desired_state=wish.desired_state))
         if wish.desired_state is DesiredState.STOPPED:
             await self._stop(row, self._limits.grace)
         elif seen.state not in _RUNS and (was is not _RUNNING or not is_completed(seen, wish.spec)):
             await self._admit(wish)
             await self._start(row.id, row.type, wish.spec)
-        await self._settle(row.id)
+        await self._rows.settle(row.id)
         return True
 
     async def _bring_about(self, wish: Wish) -> None:
-        row = await self._taken(wish)
+        old = self._rows.get(wish.workload_id)
+        if old is not None and old.type is not wish.spec.type:
+            await self._remove(old.type, old.id, with_data=False)
+        row = await self._rows.take(wish)
         runtime = self._runtime(row.id, row.type)
         await self._admit(wish)
         before = row.attached
         volumes = await self._volumes.attach(row.id, wish.spec, before)
         held = (*missing_from(volumes, before), *volumes)
-        await self._change(row.id, lambda now: evolve(now, attached=held))
+        await self._rows.change(row.id, lambda now: evolve(now, attached=held))
         creation: Creation | None = None
         try:
             creation = await self._create(runtime, wish, volumes)
@@ -170,48 +175,13 @@ class Executor:
             await self._undo(runtime, row, volumes, creation)
             raise
         await self._detach_unused(row.id, held, volumes)
-        await self._settle(row.id)
-
-    async def _taken(self, wish: Wish) -> Workload:
-        """The row of a wish that is about to be carried out; a failure has to have a place."""
-        now = self._clock.now()
-        old = self._state.get(wish.workload_id)
-        if old is not None and old.type is not wish.spec.type:
-            await self._remove(old.type, old.id, with_data=False)
-        made = Workload(
-            id=wish.workload_id,
-            type=wish.spec.type,
-            revision_id=wish.revision_id,
-            spec_hash=wish.spec_hash,
-            desired_state=wish.desired_state,
-            request=wish.request,
-            requested=wish.requested,
-            created_at=now,
-            updated_at=now,
-            sight=Sight(Observed.PENDING, now),
-        )
-        if old is not None:
-            is_known = (old.revision_id, old.spec_hash) == (made.revision_id, made.spec_hash)
-            made = evolve(
-                made,
-                created_at=old.created_at,
-                attached=old.attached,
-                condition=old.condition,
-                sight=old.sight,
-                is_settled=old.is_settled and is_known,
-            )
-        await self._state.save(made)
-        return made
+        await self._rows.settle(row.id)
 
     async def _admit(self, wish: Wish) -> None:
         if wish.desired_state is not _RUNNING:
             return
-        others = Resources.total(
-            each.requested
-            for each in self._state
-            if each.id != wish.workload_id and counts_as_promised(each)
-        )
-        room = Room(self._limits.capacity, self._limits.reserved, others)
+        others = self._rows.promised(without=wish.workload_id)
+        room = Room(self._limits.capacity(), self._limits.reserved, others)
         if refusal := decide_admission(wish.requested, room):
             raise OperationError(
                 "RESOURCE_QUOTA_EXCEEDED",
@@ -220,8 +190,7 @@ class Executor:
                 cause=refusal,
             )
         # From here on others find the room taken.
-        sight = Sight(Observed.PENDING, self._clock.now())
-        await self._change(wish.workload_id, lambda now: evolve(now, sight=sight))
+        await self._rows.sees(wish.workload_id, Observed.PENDING)
 
     async def _create(
         self, runtime: Runtime, wish: Wish, volumes: tuple[AttachedVolume, ...]
@@ -266,7 +235,7 @@ class Executor:
             except _RUNTIME_ERRORS:
                 return
         await self._volumes.undo(row.id, volumes, row.attached)
-        await self._change(row.id, lambda now: evolve(now, attached=row.attached))
+        await self._rows.change(row.id, lambda now: evolve(now, attached=row.attached))
 
     async def _detach_unused(
         self,
@@ -277,17 +246,17 @@ class Executor:
         """Let go of volumes that only an older revision had."""
         if held != volumes:
             await self._volumes.undo(workload_id, held, volumes)
-            await self._change(workload_id, lambda now: evolve(now, attached=volumes))
+            await self._rows.change(workload_id, lambda now: evolve(now, attached=volumes))
 
     # --- delete
 
     async def _delete(self, workload_id: WorkloadId, with_volumes: bool) -> None:
-        row = self._state.get(workload_id)
+        row = self._rows.get(workload_id)
         if row is None:
             await self._delete_unknown(workload_id, with_volumes)
             return
         with_volumes = with_volumes or row.delete_volumes
-        await self._change(
+        await self._rows.change(
             row.id,
             lambda now: evolve(
                 now, desired_state=DesiredState.DELETED, delete_volumes=with_volumes
@@ -306,7 +275,7 @@ class Executor:
         if with_volumes:
             for volume in volumes.values():
                 await self._volumes.delete_data(row.id, volume)
-        await self._state.drop(row.id)
+        await self._rows.drop(row.id)
 
     async def _delete_unknown(self, workload_id: WorkloadId, with_data: bool) -> None:
         """What has no record may still be ours, of a time before the state was lost."""
@@ -341,7 +310,7 @@ class Executor:
             case Repair.DELETE:
                 await self._delete(row.id, row.delete_volumes)
                 return
-        await self._settle(row.id)
+        await self._rows.settle(row.id)
 
     async def _start(self, workload_id: WorkloadId, kind: WorkloadType, spec: WorkloadSpec) -> None:
         if not self._may_start(spec):
@@ -361,30 +330,6 @@ class Executor:
                 "STOP_FAILED", "Failed to stop workload", row.id, error
             ) from error
 
-    async def _settle(self, workload_id: WorkloadId) -> None:
-        """It is as it was wished: no failure stands any more."""
-        await self._change(workload_id, lambda now: evolve(now, is_settled=True, condition=None))
-
-    async def _fail(self, workload_id: WorkloadId, operation: str, error: OperationError) -> None:
-        now = self._clock.now()
-        condition = error.condition(operation, now, self._secrets(workload_id))
-
-        def failed(row: Workload) -> Workload:
-            row = evolve(row, condition=condition)
-            if operation != "apply":
-                return row
-            return evolve(row, is_settled=False, sight=Sight(Observed.FAILED, now))
-
-        await self._change(workload_id, failed)
-
-    async def _change(
-        self, workload_id: WorkloadId, change: Callable[[Workload], Workload]
-    ) -> None:
-        """Change the row as it is now, if there still is one."""
-        row = self._state.get(workload_id)
-        if row is not None:
-            await self._state.save(evolve(change(row), updated_at=self._clock.now()))
-
     def _runtime(self, workload_id: WorkloadId, kind: WorkloadType) -> Runtime:
         runtime = self._backends.runtimes.get(kind)
         if runtime is None:
@@ -395,7 +340,3 @@ class Executor:
         if isinstance(seen, Unanswered):
             raise silent_runtime(workload_id, seen.cause)
         return seen
-
-    def _secrets(self, workload_id: WorkloadId) -> frozenset[str]:
-        row = self._state.get(workload_id)
-        return secret_values(wish_kept(row.request).spec) if row else frozenset()

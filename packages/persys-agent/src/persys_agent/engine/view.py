@@ -51,7 +51,11 @@ def report(row: Workload, seen: Seen, task: Task | None, since: datetime | None)
         task_status=_task_status(task),
         reported_at=since,
         created_at=row.created_at,
-        metadata={**_seen_keys(seen), **_condition_keys(row.condition), **_task_keys(task)},
+        metadata={
+            **({} if task else _seen_keys(seen)),
+            **_condition_keys(row.condition),
+            **_task_keys(task),
+        },
     )
 
 
@@ -60,27 +64,18 @@ def state_of(row: Workload, seen: Seen) -> AgentState:
     return _told(row, seen).state
 
 
-def task_report(task: Task, kind: WorkloadType | None) -> AgentReport | None:
-    """What is told of a workload of which there is only a task; ``None`` where that says nothing.
-
-    A delete that failed says so: what was to be deleted may still be there.
-    """
-    if task.is_open:
-        state, message = AgentState.PENDING, _IN_FLIGHT[task.state]
-    elif task.state is TaskState.FAILED:
-        state, message = AgentState.FAILED, task.error
-    else:
-        return None
+def task_report(task: Task, kind: WorkloadType | None) -> AgentReport:
+    """What is told of a workload of which there is only an open task."""
     return AgentReport(
         workload_id=task.workload_id,
-        state=state,
+        state=AgentState.PENDING,
         revision_id=task.revision_id,
         type=kind,
-        message=message,
-        task_status=_task_status(task) if task.is_open else TaskStatus.NONE,
-        reported_at=task.ended_at or task.created_at,
+        message=_IN_FLIGHT[task.state],
+        task_status=_task_status(task),
+        reported_at=task.created_at,
         created_at=task.created_at,
-        metadata=_task_keys(task) if task.is_open else {"last_error": task.error},
+        metadata=_task_keys(task),
     )
 
 

@@ -53,7 +53,8 @@ async def detect_capabilities(backends: Backends) -> Capabilities:
     """Ask everything at once. Raises nothing; what does not answer is not there."""
     runtimes = list(backends.runtimes.items())
     drivers = list(backends.drivers.items())
-    found = await asyncio.gather(*(_probe(each) for _, each in (*runtimes, *drivers)))
+    probed: list[_Probed] = [*(each for _, each in runtimes), *(each for _, each in drivers)]
+    found = await asyncio.gather(*map(_probe, probed))
     by_kind = {kind: answer for (kind, _), answer in zip(runtimes, found, strict=False)}
     answers = found[len(runtimes) :]
     by_name = {name: answer for (name, _), answer in zip(drivers, answers, strict=True)}

@@ -120,7 +120,9 @@ class Reporter:
 
     async def _beat(self, interval: timedelta) -> bool:
         self._sequence += 1
-        beat = await self._presence.beat(self._sequence)
+        beat = await self._call(self._presence.beat(self._sequence))
+        if beat is None:
+            return False
         sent_at = self._clock.monotonic()
         answer = await self._call(self._scheduler.heartbeat(beat))
         if answer is None:

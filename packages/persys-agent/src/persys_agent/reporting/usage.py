@@ -20,7 +20,7 @@ _DEADLINE_SECONDS = 20.0
 
 
 class UsageCollector:
-    """``newest`` has the last measurement of each workload that still runs."""
+    """``newest`` has the last measurement of each workload that still runs, ``host`` the node's."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class UsageCollector:
     ) -> None:
         self.newest: dict[WorkloadId, WorkloadUsage] = {}
         self._runtimes = tuple(backends.interactive.values())
-        self._host = host
+        self.host = host
         self._clock = clock
         self._interval = interval
 
@@ -46,7 +46,7 @@ class UsageCollector:
 
     async def measure(self) -> None:
         """Measure once. A runtime that does not answer leaves its workloads out."""
-        self._host.measure()
+        self.host.measure()
         found: dict[WorkloadId, WorkloadUsage] = {}
         for each in await asyncio.gather(*map(_used, self._runtimes)):
             found.update(each)

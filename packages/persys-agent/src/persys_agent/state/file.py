@@ -108,7 +108,7 @@ class StateFile:
         self._lock.release()
 
     def _migrate(self) -> None:
-        version = int(self._connection.execute("PRAGMA user_version").fetchone()[0])
+        version = int(self._connection.execute("PRAGMA user_version").fetchone()["user_version"])
         if version > _VERSION:
             raise StateError(
                 f"the state {self._path} was written by a newer agent (version {version}, this one"

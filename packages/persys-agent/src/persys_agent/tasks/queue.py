@@ -18,6 +18,7 @@ from typing import TypeAlias
 import structlog
 from attrs import evolve
 
+from persys_agent.state.lock import StateError
 from persys_agent.state.records import Task, TaskKind, TaskState
 from persys_agent.state.store import AgentState
 from persys_agent.tasks.history import TaskHistory
@@ -44,6 +45,8 @@ class TaskQueue:
         workers: int = 10,
         history_limit: int = 1000,
     ) -> None:
+        self.errors = 0
+        """Bugs in the work; tests expect none."""
         self.history = TaskHistory(state.loaded_tasks, limit=history_limit)
         self._state = state
         self._work = work
@@ -54,7 +57,7 @@ class TaskQueue:
         self._held: set[WorkloadId] = set()
         self._barred: set[int] = set()
         """Serials of what is about to be superseded: they may not begin any more."""
-        self._surplus: tuple[int, ...] = ()
+        self._surplus: tuple[int, ...] = self.history.prune()
         """Serials that the next write takes off the disk."""
         self._running: set[asyncio.Task[None]] = set()
         self._accepting = asyncio.Lock()
@@ -192,12 +195,22 @@ class TaskQueue:
     async def _run(self, task: Task, line: deque[Task]) -> None:
         try:
             await self._record(task)
-            error = await self._work(task)
+            error = await self._worked(task)
             state = TaskState.FAILED if error else TaskState.COMPLETED
             await self._record(evolve(task, state=state, error=error, ended_at=self._clock.now()))
         finally:
             if self._is_started:
                 self._release(task, line)
+
+    async def _worked(self, task: Task) -> str:
+        try:
+            return await self._work(task)
+        except StateError:
+            raise  # nothing can be noted now: the next process carries it on
+        except Exception as error:
+            self.errors += 1
+            structlog.get_logger().exception("bug: a task failed in an unknown way", task=task.id)
+            return f"[SYSTEM_ERROR] {type(error).__name__} (workload: {task.workload_id})"
 
     def _release(self, task: Task, line: deque[Task]) -> None:
         """Go on with the next one, even where the disk failed: nothing may hold a line up."""

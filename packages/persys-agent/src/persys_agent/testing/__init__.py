@@ -3,7 +3,8 @@
 They keep their side of the ports (``runtimes.port``, ``storage.port``), and break on demand.
 """
 
+from persys_agent.testing.inline_state import InlineState
 from persys_agent.testing.memory_runtime import MemoryHost, MemoryRuntime
 from persys_agent.testing.memory_storage import MemoryDisks, MemoryStorage
 
-__all__ = ["MemoryDisks", "MemoryHost", "MemoryRuntime", "MemoryStorage"]
+__all__ = ["InlineState", "MemoryDisks", "MemoryHost", "MemoryRuntime", "MemoryStorage"]

@@ -8,6 +8,7 @@ it survives the agent, and several agents may share it. Words: ``missing`` (no s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 
@@ -50,11 +51,14 @@ class _Kept:
 class MemoryHost:
     """What is on the machine: one instance per kind and workload id, whosever it is.
 
-    ``is_up`` false: nobody answers. ``faults`` breaks single calls.
+    ``is_up`` false: nobody answers. ``faults`` breaks single calls. ``made`` and ``started`` count
+    what really happened, not what was asked for.
     """
 
     clock: Clock
     is_up: bool = True
+    made: Counter[WorkloadId] = field(factory=Counter)
+    started: Counter[WorkloadId] = field(factory=Counter)
     faults: Faults = field(init=False)
     _kept: dict[tuple[WorkloadType, WorkloadId], _Kept] = field(factory=dict)
 
@@ -110,6 +114,7 @@ class MemoryRuntime:
         if kept is not None and _same(kept.instance, order):
             return Creation.ADOPTED
         await self._pull(order)
+        self._host.made[order.workload_id] += 1
         self._host._kept[self.kind, order.workload_id] = _Kept(
             self._owner,
             order,
@@ -135,6 +140,7 @@ class MemoryRuntime:
             raise RuntimeFailedError(FailureCode.RUNTIME_ERROR, "it will not start")
         if kept.instance.state is AgentState.RUNNING:
             return
+        self._host.started[workload_id] += 1
         kept.instance = evolve(
             kept.instance,
             state=AgentState.RUNNING,
