@@ -129,7 +129,9 @@ def test_a_wrong_environment_value_is_named() -> None:
         parse_options(("run", "--runtime", "simulated"), {"PERSYS_SCHEDULER_INSECURE": "perhaps"})
 
 
-@pytest.mark.parametrize("arguments", [(), ("run",), (*BASE, "--nodes", "0"), ("walk",)])
+@pytest.mark.parametrize(
+    "arguments", [(), ("run", "--nodes", "3"), (*BASE, "--nodes", "0"), ("walk",)]
+)
 def test_a_wrong_command_line_ends_with_three(
     arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,7 +6,7 @@ it does not know the node. When to call is the node's loop's decision.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
 import grpc
@@ -27,6 +27,20 @@ __all__ = ["ControlClient", "open_control_channel"]
 _DEADLINE_SECONDS = 10.0
 _WITHOUT_LEASE = datetime.max.replace(tzinfo=UTC)
 _TYPE_ORDER = ("container", "compose", "vm", "microvm")
+# Codes of ours in the enumeration's words; what it has no word for is a runtime error.
+_REASONS = {
+    "INVALID_IMAGE": wire.IMAGE_NOT_FOUND,
+    "IMAGE_PULL_FAILED": wire.IMAGE_PULL_FAILED,
+    "IMAGE_PULL_TIMEOUT": wire.IMAGE_PULL_FAILED,
+    "IMAGE_PULL_AUTH_FAILED": wire.IMAGE_PULL_FAILED,
+    "INVALID_SPECIFICATION": wire.INVALID_SPEC,
+    "CLOUD_INIT_INVALID": wire.INVALID_SPEC,
+    "RESOURCE_QUOTA_EXCEEDED": wire.INSUFFICIENT_RESOURCES,
+    "INSUFFICIENT_RESOURCES": wire.INSUFFICIENT_RESOURCES,
+    "STORAGE_FULL": wire.STORAGE_ERROR,
+    "STORAGE_ATTACH_FAILED": wire.STORAGE_ERROR,
+    "VOLUME_MOUNT_FAILED": wire.STORAGE_ERROR,
+}
 _OPTIONS = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.use_local_subchannel_pool", 1),
@@ -36,19 +50,28 @@ _OPTIONS = (
 
 
 def open_control_channel(
-    address: str, credentials: grpc.ChannelCredentials | None = None
+    address: str,
+    credentials: grpc.ChannelCredentials | None = None,
+    more_options: tuple[tuple[str, str], ...] = (),
 ) -> grpc.aio.Channel:
     """A channel to the scheduler; many nodes of one process may share it."""
+    options = (*_OPTIONS, *more_options)
     if credentials is None:
-        return grpc.aio.insecure_channel(address, options=_OPTIONS)
-    return grpc.aio.secure_channel(address, credentials, options=_OPTIONS)
+        return grpc.aio.insecure_channel(address, options=options)
+    return grpc.aio.secure_channel(address, credentials, options=options)
 
 
 class ControlClient:
-    """One node's calls to the scheduler; raises ``NoAnswerError`` where a call failed."""
+    """One node's calls to the scheduler; raises ``NoAnswerError`` where a call failed.
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    ``allocated`` gives what the node has promised to its workloads.
+    """
+
+    def __init__(
+        self, channel: grpc.aio.Channel, *, allocated: Callable[[], Resources] = Resources
+    ) -> None:
         self._stub = agent_control_stub(channel)
+        self._allocated = allocated
         self._lease = _WITHOUT_LEASE
 
     async def register(self, node: RegisterNode) -> RegisterAnswer:
@@ -59,6 +82,7 @@ class ControlClient:
             labels=node.labels,
             agent_version=node.agent_version,
             grpc_endpoint=node.endpoint,
+            cluster_id=node.cluster_id,
             timestamp=_timestamp(datetime.now(UTC)),
             stop_after_seconds=node.stop_after_seconds,
         )
@@ -77,8 +101,9 @@ class ControlClient:
 
     async def heartbeat(self, beat: Heartbeat) -> HeartbeatAnswer:
         """Heartbeat. An answer without a lease keeps the last one."""
+        message = _heartbeat(beat, self._allocated())
         try:
-            answer = await self._stub.Heartbeat(_heartbeat(beat), timeout=_DEADLINE_SECONDS)
+            answer = await self._stub.Heartbeat(message, timeout=_DEADLINE_SECONDS)
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.NOT_FOUND:
                 return HeartbeatAnswer(False, False, self._lease, known=False)
@@ -120,10 +145,10 @@ def _amounts(resources: Resources) -> list[wire.ResourceAmount]:
     ]
 
 
-def _heartbeat(beat: Heartbeat) -> wire.HeartbeatRequest:
+def _heartbeat(beat: Heartbeat, allocated: Resources) -> wire.HeartbeatRequest:
     return wire.HeartbeatRequest(
         node_id=beat.node_id,
-        usage=_node_usage(beat.usage) if beat.usage else None,
+        usage=_node_usage(beat.usage, allocated) if beat.usage else None,
         workload_statuses=list(_statuses(beat.reports)),
         timestamp=_timestamp(beat.sent_at) if beat.sent_at else None,
         workload_usage=[_usage(each) for each in beat.workload_usage],
@@ -136,12 +161,14 @@ def _statuses(reports: Iterable[AgentReport]) -> Iterable[wire.WorkloadStatus]:
     for report in reports:
         failed = report.state is AgentState.FAILED
         reason = wire.ReasonDetail(
-            code=report.failure_code, message=report.message if failed else ""
+            code=report.failure_code,
+            message=report.message if failed else "",
+            retryable=report.metadata.get("retryable") == "true",
         )
         yield wire.WorkloadStatus(
             workload_id=report.workload_id,
             state=report.state,
-            failure_reason=(wire.RUNTIME_ERROR if failed else wire.FAILURE_REASON_UNSPECIFIED),
+            failure_reason=_failure_reason(report) if failed else wire.FAILURE_REASON_UNSPECIFIED,
             message=report.message,
             last_transition=_timestamp(report.reported_at) if report.reported_at else None,
             reason=reason if reason.ByteSize() else None,
@@ -149,9 +176,15 @@ def _statuses(reports: Iterable[AgentReport]) -> Iterable[wire.WorkloadStatus]:
         )
 
 
-def _node_usage(usage: NodeUsage) -> wire.NodeUsage:
-    """Allocated amounts stay 0, as every agent in the field leaves them."""
+def _failure_reason(report: AgentReport) -> wire.FailureReason.ValueType:
+    return _REASONS.get(report.failure_code, wire.RUNTIME_ERROR)
+
+
+def _node_usage(usage: NodeUsage, allocated: Resources) -> wire.NodeUsage:
     return wire.NodeUsage(
+        cpu_allocated_millicores=allocated.cpu_millicores,
+        memory_allocated_mb=allocated.memory_mb,
+        disk_allocated_gb=allocated.disk_gb,
         cpu_used_millicores=usage.used.cpu_millicores,
         memory_used_mb=usage.used.memory_mb,
         disk_used_gb=usage.used.disk_gb,

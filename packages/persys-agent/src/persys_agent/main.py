@@ -19,7 +19,8 @@ from pathlib import Path
 import grpc
 import structlog
 
-from persys_agent.options import RunOptions, TlsFiles, UsageError, parse_options
+from persys_agent.node.program import run_node
+from persys_agent.options import NodeRun, RunOptions, TlsFiles, UsageError, parse_command
 from persys_agent.simulated.control_http import ControlServer
 from persys_agent.simulated.fleet import FleetOptions, SimulatedFleet
 from persys_core.model.errors import PersysError
@@ -43,24 +44,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     try:
-        options = parse_options(sys.argv[1:] if arguments is None else arguments, os.environ)
+        options = parse_command(sys.argv[1:] if arguments is None else arguments, os.environ)
     except UsageError as error:
         sys.stderr.write(f"persys-agent: {error}\n")
         return _EXIT_USAGE
     try:
-        asyncio.run(_run(options))
+        asyncio.run(_run_node(options) if isinstance(options, NodeRun) else _run(options))
     except (PersysError, OSError) as error:
         sys.stderr.write(f"persys-agent: {error}\n")
         return _EXIT_FAILED
     return 0
 
 
-async def _run(options: RunOptions) -> None:
-    log = structlog.get_logger()
+def _stopped_by_signal() -> asyncio.Event:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+async def _run_node(run: NodeRun) -> None:
+    log = structlog.get_logger()
+    stop = _stopped_by_signal()
+    settings = run.settings
+    async with run_node(settings, run.choice) as served:
+        log.info(
+            "started",
+            node=served.node_id,
+            endpoint=served.endpoint,
+            runtime=str(run.choice),
+            scheduler="none (standalone)" if settings.standalone else settings.scheduler_addr,
+            tls=settings.tls_enabled,
+            config=settings.config_file or "none",
+        )
+        await stop.wait()
+        log.info("stopping; what runs runs on")
+    log.info("stopped")
+
+
+async def _run(options: RunOptions) -> None:
+    log = structlog.get_logger()
+    stop = _stopped_by_signal()
     async with AsyncExitStack() as stack:
         fleet = await stack.enter_async_context(SimulatedFleet(_fleet_options(options)))
         if options.control_port is not None:

@@ -1,7 +1,10 @@
 """The command line of `persys-agent`, and the environment that gives its defaults.
 
 Decided here: flags, their defaults and their checks. A flag wins over the environment. A wrong
-value ends with ``UsageError``, whose text names the flag, the value and what is accepted.
+value ends with ``UsageError``, whose text names the flag, the value and what is accepted. Without
+``--runtime simulated`` the flags are settings of one real node, and ``settings`` reads them.
+
+Size: one function per flag group and one per kind of value.
 """
 
 from __future__ import annotations
@@ -11,11 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
+from persys_agent.runtimes.factory import RuntimeChoice
+from persys_agent.settings import NodeSettings, SettingsError, load_settings
 from persys_core.model.ids import is_valid_id
 from persys_core.model.states import WorkloadType
 from persys_core.placement.demand import LOCAL_DRIVER, driver_name
 
-__all__ = ["RunOptions", "TlsFiles", "UsageError", "parse_options"]
+__all__ = ["NodeRun", "RunOptions", "TlsFiles", "UsageError", "parse_command", "parse_options"]
 
 N = TypeVar("N", int, float)
 _TRUE = ("1", "true", "yes", "on")
@@ -24,6 +29,11 @@ _DEFAULT_SCHEDULER = "127.0.0.1:8085"
 _SIMULATED_TYPES = "container,compose,vm"
 _DRIVERS = (LOCAL_DRIVER, "nfs", "ceph-rbd")
 _MAX_NODES = 10_000
+_SIMULATED = "simulated"
+_ONLY_SIMULATED = (
+    "nodes node-id-prefix cpu memory disk types storage-drivers latency failure-rate seed legacy"
+    " control-port advertise"
+).split()
 
 _EPILOG = """\
 environment (a flag wins):
@@ -80,11 +90,65 @@ class RunOptions:
     tls: TlsFiles | None
 
 
-def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> RunOptions:
+@dataclass(frozen=True)
+class NodeRun:
+    """`persys-agent run` of one real node."""
+
+    settings: NodeSettings
+    choice: RuntimeChoice
+
+
+def parse_command(arguments: Sequence[str], environment: Mapping[str, str]) -> RunOptions | NodeRun:
     """Read the command line. Raises ``UsageError``; ends the process for --help and --version."""
     given = _parser(environment).parse_args(arguments)
     if given.command is None:
         raise UsageError("no command; try `persys-agent run --runtime simulated --insecure`")
+    if given.runtime == _SIMULATED:
+        return _simulated(given, environment)
+    if wrong := [flag for flag in _ONLY_SIMULATED if f"--{flag}" in _names(arguments)]:
+        raise UsageError(f"--{wrong[0]} is for --runtime simulated only")
+    try:
+        settings = load_settings(environment, flags=_setting_flags(given), config=given.config)
+    except SettingsError as error:
+        raise UsageError(str(error)) from error
+    return NodeRun(settings, RuntimeChoice(given.runtime))
+
+
+def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> RunOptions:
+    """Read the command line of a simulated fleet. Raises ``UsageError``."""
+    options = parse_command(arguments, environment)
+    if isinstance(options, NodeRun):
+        raise UsageError("this takes --runtime simulated")
+    return options
+
+
+def _names(arguments: Sequence[str]) -> set[str]:
+    return {each.partition("=")[0] for each in arguments}
+
+
+def _setting_flags(given: argparse.Namespace) -> dict[str, str]:
+    """The flags of a real node as texts of its settings; what is not given is left out."""
+    flags = {
+        "scheduler_addr": given.scheduler or "",
+        "grpc_addr": given.listen,
+        "grpc_port": given.port,
+        "node_id": given.node_id,
+        "state_store_path": given.state,
+        "agent_data_dir": given.data_dir,
+        "tls_ca_path": given.tls_ca,
+        "tls_cert_path": given.tls_cert,
+        "tls_key_path": given.tls_key,
+        "node_labels": ",".join(f"{key}={value}" for key, value in given.labels.items()),
+    }
+    if given.standalone:
+        flags["standalone"] = "true"
+    if given.insecure:
+        flags |= {"tls_enabled": "false", "scheduler_insecure": "true"}
+    return {key: text for key, text in flags.items() if text}
+
+
+def _simulated(given: argparse.Namespace, environment: Mapping[str, str]) -> RunOptions:
+    scheduler = given.scheduler or _default_scheduler(environment)
     env_id = environment.get("PERSYS_NODE_ID", "")
     node_id = "" if env_id == "auto" else env_id
     alone = given.nodes == 1 and not given.node_id_prefix
@@ -92,8 +156,8 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> R
         nodes=given.nodes,
         prefix=given.node_id_prefix or node_id or "sim",
         node_id=node_id if alone else "",
-        scheduler="" if given.standalone else given.scheduler,
-        listen=given.listen,
+        scheduler="" if given.standalone else scheduler,
+        listen=given.listen or "127.0.0.1",
         advertise=given.advertise,
         cpu_millicores=given.cpu,
         memory_mb=given.memory,
@@ -132,10 +196,32 @@ def _parser(environment: Mapping[str, str]) -> _Parser:
         epilog=_EPILOG,
         allow_abbrev=False,
     )
+    _add_real_flags(run)
     _add_cluster_flags(run, environment)
     _add_node_flags(run)
     _add_simulation_flags(run)
     return parser
+
+
+def _default_scheduler(environment: Mapping[str, str]) -> str:
+    return environment.get("PERSYS_SCHEDULER_ADDR", "") or _DEFAULT_SCHEDULER
+
+
+def _add_real_flags(run: argparse.ArgumentParser) -> None:
+    run.add_argument(
+        "--runtime",
+        choices=(*RuntimeChoice, _SIMULATED),
+        default=RuntimeChoice.AUTO,
+        help="what runs the workloads: auto is what the settings switch on and this machine has;"
+        " memory runs nothing, for tests; simulated is a fleet of nodes that use no resources"
+        " (default: auto)",
+    )
+    group = run.add_argument_group("one real node (see docs/agent.md for all settings)")
+    group.add_argument("--config", metavar="PATH", default="", help="settings file (YAML)")
+    group.add_argument("--node-id", metavar="ID", default="", help="the setting node_id")
+    group.add_argument("--port", metavar="P", default="", help="the setting grpc_port")
+    group.add_argument("--state", metavar="PATH", default="", help="the setting state_store_path")
+    group.add_argument("--data-dir", metavar="PATH", default="", help="the setting agent_data_dir")
 
 
 def _add_cluster_flags(run: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
@@ -144,8 +230,8 @@ def _add_cluster_flags(run: argparse.ArgumentParser, environment: Mapping[str, s
         "--scheduler",
         metavar="HOST:PORT",
         type=_address,
-        default=environment.get("PERSYS_SCHEDULER_ADDR", "") or _DEFAULT_SCHEDULER,
-        help="where the scheduler listens (default: %(default)s)",
+        default=None,
+        help=f"where the scheduler listens (default: {_default_scheduler(environment)})",
     )
     group.add_argument(
         "--standalone", action="store_true", help="serve only: no registration, no heartbeats"
@@ -157,8 +243,9 @@ def _add_cluster_flags(run: argparse.ArgumentParser, environment: Mapping[str, s
     group.add_argument(
         "--listen",
         metavar="HOST",
-        default="127.0.0.1",
-        help="address that the nodes listen on, each at a port of its own (default: %(default)s)",
+        default="",
+        help="address to listen on (default: 127.0.0.1 for simulated nodes, each at a port of its"
+        " own; else the setting grpc_addr)",
     )
     group.add_argument(
         "--advertise",
@@ -207,12 +294,6 @@ def _add_node_flags(run: argparse.ArgumentParser) -> None:
 
 def _add_simulation_flags(run: argparse.ArgumentParser) -> None:
     group = run.add_argument_group("simulation")
-    group.add_argument(
-        "--runtime",
-        choices=("simulated",),
-        required=True,
-        help="what runs the workloads; simulated ones use no resources",
-    )
     group.add_argument(
         "--latency",
         metavar="SECONDS",

@@ -1,0 +1,89 @@
+"""``build_backends``: the runtimes and storage drivers that the settings switch on.
+
+Decided here: which technology is which type of workload, and that each is imported only when it is
+used. Whether it works is found out by its probe, not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import TypeAlias
+
+from attrs import frozen
+
+from persys_agent.engine.backends import Backends
+from persys_agent.runtimes.port import Interactive, Owner, Runtime
+from persys_agent.settings import NodeSettings
+from persys_agent.storage.port import StorageDriver
+from persys_agent.testing import MemoryDisks, MemoryHost, MemoryRuntime, MemoryStorage
+from persys_core.model.states import WorkloadType
+from persys_core.ports.clock import Clock
+
+__all__ = ["Built", "RuntimeBuilder", "RuntimeChoice", "build_backends"]
+
+
+class RuntimeChoice(StrEnum):
+    """``MEMORY`` runs nothing: workloads are entries of a dict, for tests and for a first look."""
+
+    AUTO = "auto"
+    MEMORY = "memory"
+
+
+@frozen
+class Built:
+    """A runtime; ``interactive`` is the same object where it also gives logs, usage and exec."""
+
+    runtime: Runtime
+    interactive: Interactive | None = None
+
+
+RuntimeBuilder: TypeAlias = Callable[[NodeSettings, Owner], Built]
+
+# Each real runtime joins here, with an import inside of its builder.
+RUNTIMES: Mapping[WorkloadType, RuntimeBuilder] = {}
+DRIVERS: tuple[Callable[[NodeSettings], StorageDriver], ...] = ()
+
+_SWITCHES: Mapping[WorkloadType, Callable[[NodeSettings], bool]] = {
+    WorkloadType.CONTAINER: lambda settings: settings.docker_enabled,
+    WorkloadType.COMPOSE: lambda settings: settings.compose_enabled,
+    WorkloadType.VM: lambda settings: settings.vm_enabled,
+    WorkloadType.MICROVM: lambda settings: settings.firecracker_enabled,
+}
+
+
+def build_backends(
+    settings: NodeSettings,
+    owner: Owner,
+    clock: Clock,
+    choice: RuntimeChoice = RuntimeChoice.AUTO,
+) -> Backends:
+    """What a node of these settings works with."""
+    match choice:
+        case RuntimeChoice.MEMORY:
+            return _in_memory(owner, clock)
+        case RuntimeChoice.AUTO:
+            built = {
+                kind: build(settings, owner)
+                for kind, build in RUNTIMES.items()
+                if _SWITCHES[kind](settings)
+            }
+            drivers = [make(settings) for make in DRIVERS]
+            return _joined(built, drivers)
+
+
+def _in_memory(owner: Owner, clock: Clock) -> Backends:
+    host = MemoryHost(clock)
+    runtimes = {kind: MemoryRuntime(host, owner, kind) for kind in WorkloadType}
+    built = {kind: Built(runtime, runtime) for kind, runtime in runtimes.items()}
+    return _joined(built, [MemoryStorage(MemoryDisks(clock))])
+
+
+def _joined(built: Mapping[WorkloadType, Built], drivers: list[StorageDriver]) -> Backends:
+    return Backends(
+        runtimes={kind: each.runtime for kind, each in built.items()},
+        interactive={
+            kind: each.interactive for kind, each in built.items() if each.interactive is not None
+        },
+        drivers={each.name: each for each in drivers},
+    )

@@ -1,0 +1,44 @@
+"""Who may ask this node to change something, and when.
+
+Decided here: the two reasons for which a valid request is turned away: an older leader sent it
+(decisions §4), or the node is being drained and would get something new. Who the caller is (its
+certificate) will be asked here as well.
+"""
+
+from __future__ import annotations
+
+from persys_agent.state.store import AgentState
+from persys_core.model.ids import WorkloadId
+
+__all__ = ["Gate"]
+
+
+class Gate:
+    """``is_draining`` is what the scheduler last said in answer to a heartbeat."""
+
+    def __init__(self, state: AgentState) -> None:
+        self.is_draining = False
+        self._state = state
+
+    async def refuse_stale(self, epoch: int) -> str:
+        """Why a call of that epoch is refused; empty where it is obeyed, and remembered then.
+
+        0 stands for a caller that sent none.
+        """
+        newest = self._state.newest_epoch
+        if 0 < epoch < newest:
+            return (
+                f"[STALE_EPOCH] the call carries epoch {epoch}, but this agent has obeyed"
+                f" epoch {newest}: another scheduler leads now"
+            )
+        await self._state.raise_epoch(epoch)
+        return ""
+
+    def refuse_new(self, workload_id: WorkloadId) -> str:
+        """Why a workload may not come here now; what is here may be applied again."""
+        if not self.is_draining or self._state.get(workload_id) is not None:
+            return ""
+        return (
+            "[ADMISSION_REFUSED] admission rejected: the scheduler lets nothing new come to this"
+            f" node now (workload: {workload_id})"
+        )
