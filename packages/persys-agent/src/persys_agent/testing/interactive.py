@@ -31,10 +31,8 @@ __all__ = ["InteractiveBench", "InteractiveSuite"]
 class InteractiveBench(RuntimeBench):
     """A bench whose workloads have a shell (``sh -c``, with ``cat`` and ``sleep``)."""
 
-    @property
-    @abstractmethod
-    def interactive(self) -> InteractiveRuntime:
-        """``runtime``, with all that it can do."""
+    interactive: InteractiveRuntime
+    """``runtime``, with all that it can do."""
 
     @abstractmethod
     def script(self, text: str) -> WorkloadSpec:
