@@ -12,19 +12,21 @@ from persys_agent.runtimes.port import Owner
 from persys_agent.testing.interactive import InteractiveBench
 from persys_core.model.resources import Resources
 from persys_core.model.spec import ContainerSpec, WorkloadSpec
-from persys_core.model.states import RestartPolicy, WorkloadType
+from persys_core.model.states import WorkloadType
 from tests.servers.dockerd import IMAGE, Dockerd
 
-__all__ = ["MISSING_IMAGE", "NEIGHBOUR", "OWNER", "DockerBench", "container"]
+__all__ = ["LASTING", "MISSING_IMAGE", "NEIGHBOUR", "OWNER", "DockerBench", "container"]
 
 OWNER = Owner("node-1", "cluster-1")
 NEIGHBOUR = Owner("node-2", "cluster-1")
+LASTING = "trap 'exit 0' TERM; sleep 600 & wait"
+"""Ends at once when it is asked to."""
 MISSING_IMAGE = "127.0.0.1:1/missing:1"
 """Of a registry that nobody is at: no test asks the world."""
 
 
 def container(
-    script: str = "exec sleep 600",
+    script: str = LASTING,
     *,
     image: str = IMAGE,
     resources: Resources = Resources(),
@@ -32,8 +34,7 @@ def container(
     body: ContainerSpec | None = None,
 ) -> WorkloadSpec:
     """A container that runs ``script``, or that of ``body``."""
-    shell = ("sh", "-c", f"trap exit TERM; {script}" if not script.startswith("exec") else script)
-    chosen = body or ContainerSpec(image, shell, restart_policy=RestartPolicy.NO)
+    chosen = body or ContainerSpec(image, ("sh", "-c", script))
     return WorkloadSpec(WorkloadType.CONTAINER, resources, chosen, metadata or {})
 
 
@@ -55,6 +56,9 @@ class DockerBench(InteractiveBench):
 
     def lasting(self) -> WorkloadSpec:
         return container()
+
+    def stubborn(self) -> WorkloadSpec:
+        return container("exec sleep 600")
 
     def ending(self, code: int) -> WorkloadSpec:
         return container(f"exit {code}")

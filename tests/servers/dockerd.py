@@ -107,10 +107,10 @@ class Dockerd:
         """What the daemon wrote."""
         return (self._folder / "log").read_text(errors="replace")
 
-    def import_image(self, reference: str = IMAGE) -> None:
-        """A two-megabyte image of Debian's static busybox, without any registry."""
+    def import_image(self, reference: str = IMAGE, *more: str) -> None:
+        """A two-megabyte image of Debian's static busybox, with ``more`` as a Dockerfile has it."""
         repository, _, tag = reference.rpartition(":")
-        changes = ['CMD ["/bin/sh"]', "ENV PATH=/bin"]
+        changes = ['CMD ["/bin/sh"]', "ENV PATH=/bin", *more]
         query = urlencode(
             {"fromSrc": "-", "repo": repository, "tag": tag, "changes": changes}, doseq=True
         )

@@ -300,7 +300,7 @@ class RuntimeSuite:
             watch = asyncio.create_task(_longest_pause(done))
             try:
                 async with removing(bench.runtime, name):
-                    await _run(bench.runtime, name, bench.lasting())
+                    await _run(bench.runtime, name, bench.stubborn())
                     await bench.runtime.instances()
                     await bench.runtime.stop(name, GRACE)
             finally:

@@ -57,6 +57,10 @@ class RuntimeBench(ABC):
     def lasting(self) -> WorkloadSpec:
         """What runs until it is stopped."""
 
+    def stubborn(self) -> WorkloadSpec:
+        """What does not end when it is asked to, where there is such a thing."""
+        return self.lasting()
+
     @abstractmethod
     def ending(self, code: int) -> WorkloadSpec:
         """What ends by itself within two seconds, with that exit code where there are any."""

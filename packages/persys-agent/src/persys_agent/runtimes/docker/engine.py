@@ -12,7 +12,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TypeVar, cast
 
 import aiohttp
@@ -159,10 +159,13 @@ class Engine:
         return await self._found(ask)
 
     async def logs(
-        self, container_id: str, tail: int, *, follow: bool
+        self, container_id: str, tail: int | None, *, follow: bool, since: datetime | None = None
     ) -> AsyncGenerator[bytes, None]:
         """What it wrote, with times, in the framing of the Engine; ``follow``: until it ends."""
-        query = {"stdout": "1", "stderr": "1", "timestamps": "1", "tail": str(tail)}
+        query = {"stdout": "1", "stderr": "1", "timestamps": "1"}
+        query["tail"] = "all" if tail is None else str(max(0, tail))
+        if since is not None:
+            query["since"] = f"{since.timestamp():.6f}"
         async with self.translated():
             docker = self._streaming()
             await self._negotiated(docker)
@@ -203,6 +206,14 @@ class Engine:
             volume = await docker.volumes.get(name)  # type: ignore[no-untyped-call]
             await volume.delete()
             return True
+
+        await self._found(ask)
+
+    async def delete_network(self, name: str) -> None:
+        """Remove a network; no error where it is gone."""
+
+        async def ask(docker: Docker) -> bool:
+            return await (await docker.networks.get(name)).delete()
 
         await self._found(ask)
 

@@ -91,11 +91,17 @@ async def _exit_code(engine: Engine, prepared: Exec) -> int:
 
 
 async def _end(engine: Engine, prepared: Exec, container_id: str) -> None:
+    """End what still runs; its output may be there a moment before the Engine knows its number."""
     with suppress(EngineError, RuntimeUnavailableError):
-        state = await engine.exec_state(prepared)
-        pid = number(state, "Pid")
-        if flag(state, "Running") and pid > 1:
-            await asyncio.to_thread(_kill, pid, container_id)
+        for _ in range(_END_POLLS):
+            state = await engine.exec_state(prepared)
+            pid = number(state, "Pid")
+            if not flag(state, "Running"):
+                return
+            if pid > 1:
+                await asyncio.to_thread(_kill, pid, container_id)
+                return
+            await asyncio.sleep(_END_POLL_SECONDS)
 
 
 def _kill(pid: int, container_id: str) -> None:

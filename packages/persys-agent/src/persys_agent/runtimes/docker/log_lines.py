@@ -95,16 +95,24 @@ class PlainLines:
 
 
 async def container_lines(
-    engine: Engine, container: str, tail: int, *, follow: bool, source: str = ""
+    engine: Engine,
+    container: str,
+    tail: int | None,
+    *,
+    follow: bool,
+    source: str = "",
+    since: datetime | None = None,
 ) -> AsyncGenerator[LogLine, None]:
-    """The last lines of a container, then those to come. Raises ``RuntimeFailedError``."""
+    """The last lines of a container (``None``: all), then those to come. Raises
+    ``RuntimeFailedError``."""
     shown = await engine.show(container)
     if shown is None:
         raise _gone(container)
     has_terminal = flag(shown, "Config", "Tty")
     lines = PlainLines(source) if has_terminal else FramedLines(source)
     try:
-        async with aclosing(engine.logs(container, max(0, tail), follow=follow)) as chunks:
+        chunks = engine.logs(container, tail, follow=follow, since=since)
+        async with aclosing(chunks):
             async for chunk in chunks:
                 for line in lines.feed(chunk):
                     yield line

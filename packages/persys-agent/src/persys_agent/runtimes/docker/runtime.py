@@ -40,7 +40,7 @@ from persys_agent.runtimes.docker.labels import (
 from persys_agent.runtimes.docker.log_lines import container_lines, last_words
 from persys_agent.runtimes.docker.settings import DockerSettings
 from persys_agent.runtimes.docker.states import SHORT_ID, LastWords, ended_badly, instance, secrets
-from persys_agent.runtimes.docker.usage import UsageMeter
+from persys_agent.runtimes.docker.usage import UsageMeter, total_usage
 from persys_agent.runtimes.port import (
     Capability,
     Creation,
@@ -160,18 +160,8 @@ class DockerRuntime:
         names = {text(each, "Id"): texts(each, "Labels").get(WORKLOAD, "") for each in found}
         measured = await self._meter.measure(names)
         return {
-            names[container]: WorkloadUsage(
-                workload_id=names[container],
-                node_id=self._owner.node_id,
-                type=str(self.kind),
-                cpu_percent=use.cpu_percent,
-                memory_bytes=use.sample.memory_bytes,
-                disk_read_bytes=use.sample.disk_read_bytes,
-                disk_write_bytes=use.sample.disk_write_bytes,
-                net_rx_bytes=use.sample.net_rx_bytes,
-                net_tx_bytes=use.sample.net_tx_bytes,
-                collected_at=use.sample.at,
-                source=_SOURCE,
+            names[container]: total_usage(
+                names[container], self._owner.node_id, self.kind, _SOURCE, [use]
             )
             for container, use in measured.items()
         }

@@ -8,8 +8,9 @@ bytes are the Engine's counters since the container began, as agents report them
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from attrs import frozen
 
@@ -21,9 +22,19 @@ from persys_agent.runtimes.docker.documents import (
     number,
     text,
 )
-from persys_agent.runtimes.docker.engine import Engine
+from persys_core.model.ids import NodeId, WorkloadId
+from persys_core.model.states import WorkloadType
+from persys_core.model.usage import WorkloadUsage
 
-__all__ = ["ContainerUse", "Sample", "UsageMeter", "sample", "use_between"]
+__all__ = [
+    "ContainerUse",
+    "Sample",
+    "StatsSource",
+    "UsageMeter",
+    "sample",
+    "total_usage",
+    "use_between",
+]
 
 _NANOS_PER_SECOND = 1_000_000_000
 _CACHES = ("total_inactive_file", "inactive_file")
@@ -68,6 +79,30 @@ def sample(stats: Document) -> Sample | None:
     )
 
 
+def total_usage(
+    workload_id: WorkloadId,
+    node_id: NodeId,
+    kind: WorkloadType,
+    source: str,
+    uses: Sequence[ContainerUse],
+) -> WorkloadUsage:
+    """What the containers of one workload use together; there is at least one."""
+    samples = [each.sample for each in uses]
+    return WorkloadUsage(
+        workload_id=workload_id,
+        node_id=node_id,
+        type=str(kind),
+        cpu_percent=sum(each.cpu_percent for each in uses),
+        memory_bytes=sum(each.memory_bytes for each in samples),
+        disk_read_bytes=sum(each.disk_read_bytes for each in samples),
+        disk_write_bytes=sum(each.disk_write_bytes for each in samples),
+        net_rx_bytes=sum(each.net_rx_bytes for each in samples),
+        net_tx_bytes=sum(each.net_tx_bytes for each in samples),
+        collected_at=max(each.at for each in samples),
+        source=source,
+    )
+
+
 def use_between(before: Sample, after: Sample) -> ContainerUse:
     """The use at ``after``; a counter that went back began anew."""
     seconds = (after.at - before.at).total_seconds()
@@ -77,10 +112,18 @@ def use_between(before: Sample, after: Sample) -> ContainerUse:
     return ContainerUse(percent, after)
 
 
+class StatsSource(Protocol):
+    """What gives the counters of a container; ``None`` where it is gone."""
+
+    async def stats(self, container_id: str) -> Document | None:
+        """One sample, in the Engine's JSON."""
+        ...
+
+
 class UsageMeter:
     """Remembers the last sample of each container."""
 
-    def __init__(self, engine: Engine, first_sample: timedelta, concurrent: int) -> None:
+    def __init__(self, engine: StatsSource, first_sample: timedelta, concurrent: int) -> None:
         self._engine = engine
         self._first_seconds = first_sample.total_seconds()
         self._slots = asyncio.Semaphore(concurrent)
