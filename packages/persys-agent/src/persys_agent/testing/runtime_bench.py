@@ -50,6 +50,9 @@ class RuntimeBench(ABC):
 
     runtime: Runtime
     neighbour: Runtime
+    shares_names: bool = True
+    """Whether two agents of one host get into each other's way with one workload id; where the
+    technology's names hold the owner, each has its own."""
     has_exit_codes: bool = True
     """Whether the technology tells how a workload ended; machines only shut down."""
 

@@ -7,20 +7,22 @@ has no frames at all.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from datetime import datetime
 
-from persys_agent.runtimes.docker.documents import flag, instant
+from persys_agent.runtimes.docker.documents import Document, flag, instant, text
 from persys_agent.runtimes.docker.engine import NOT_FOUND, Engine, EngineError
-from persys_agent.runtimes.docker.states import LastWords
+from persys_agent.runtimes.docker.states import LastWords, ended_badly
 from persys_agent.runtimes.port import FailureCode, LogLine, RuntimeFailedError
 
-__all__ = ["FramedLines", "PlainLines", "container_lines", "last_words"]
+__all__ = ["FramedLines", "LastWordsReader", "PlainLines", "container_lines", "last_words"]
 
 _HEADER = 8
 _STREAMS = {0: "stdout", 1: "stdout", 2: "stderr"}
 _LONGEST_LINE = 256 * 1024
+_REMEMBERED = 1000
 _WORDS_LINES = 50
 _WORDS_CHARACTERS = 8 * 1024
 
@@ -35,11 +37,11 @@ class _Lines:
 
     def feed(self, message: str) -> Iterator[LogLine]:
         """One message with its time: a whole line, or a part of one."""
-        stamp, _, text = message.partition(" ")
+        stamp, _, rest = message.partition(" ")
         if not self._text:
             self._at = instant({"at": stamp}, "at")
-        self._text += text.rstrip("\r\n")
-        if text.endswith("\n") or len(self._text) > _LONGEST_LINE:
+        self._text += rest.rstrip("\r\n")
+        if rest.endswith("\n") or len(self._text) > _LONGEST_LINE:
             yield from self.flush()
 
     def flush(self) -> Iterator[LogLine]:
@@ -136,6 +138,27 @@ async def last_words(engine: Engine, container: str) -> LastWords:
         return LastWords(error=str(error))
     chosen = written["stderr"] or written["stdout"]
     return LastWords("\n".join(chosen)[-_WORDS_CHARACTERS:])
+
+
+class LastWordsReader:
+    """Reads the last words of containers, once for each end of theirs (defect 23)."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._known: OrderedDict[str, tuple[str, LastWords]] = OrderedDict()
+
+    async def of(self, shown: Document) -> LastWords:
+        """What it wrote before it failed; nothing of one that did not."""
+        if not ended_badly(shown):
+            return LastWords()
+        container, ended = text(shown, "Id"), text(shown, "State", "FinishedAt")
+        known = self._known.pop(container, None)
+        if known is None or known[0] != ended:
+            known = (ended, await last_words(self._engine, container))
+        self._known[container] = known
+        while len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+        return known[1]
 
 
 def _gone(container: str) -> RuntimeFailedError:

@@ -37,9 +37,9 @@ from persys_agent.runtimes.docker.labels import (
     ownership,
     refusal,
 )
-from persys_agent.runtimes.docker.log_lines import container_lines, last_words
+from persys_agent.runtimes.docker.log_lines import LastWordsReader, container_lines
 from persys_agent.runtimes.docker.settings import DockerSettings
-from persys_agent.runtimes.docker.states import SHORT_ID, LastWords, ended_badly, instance, secrets
+from persys_agent.runtimes.docker.states import instance, secrets
 from persys_agent.runtimes.docker.usage import UsageMeter, total_usage
 from persys_agent.runtimes.port import (
     Capability,
@@ -78,8 +78,7 @@ class DockerRuntime:
         self._slots = asyncio.Semaphore(settings.concurrent_calls)
         self._meter = UsageMeter(self._engine, settings.first_sample, settings.concurrent_calls)
         self._adopted: set[WorkloadId] = set()
-        self._words: dict[str, tuple[str, LastWords]] = {}
-        """By container, with the instant of the end that they were read after."""
+        self._words = LastWordsReader(self._engine)
 
     async def probe(self) -> Capability:
         """Ask the daemon for its version."""
@@ -147,11 +146,6 @@ class DockerRuntime:
         found = await self._engine.containers(self._marks())
         names = {texts(each, "Labels").get(WORKLOAD, "") for each in found} | self._adopted
         shown = await asyncio.gather(*map(self._inspected, sorted(names)))
-        self._words = {
-            container: words
-            for container, words in self._words.items()
-            if container in {each.metadata.get("container.id") for each in shown if each}
-        }
         return [each for each in shown if each is not None]
 
     async def usage(self) -> Mapping[WorkloadId, WorkloadUsage]:
@@ -238,18 +232,7 @@ class DockerRuntime:
             return await self.inspect(workload_id)
 
     async def _instance(self, workload_id: WorkloadId, shown: Document) -> Instance:
-        words = await self._last_words(shown) if ended_badly(shown) else LastWords()
-        return instance(workload_id, shown, words)
-
-    async def _last_words(self, shown: Document) -> LastWords:
-        """What it wrote last, read once for each end (defect 23)."""
-        container, ended = text(shown, "Id"), text(shown, "State", "FinishedAt")
-        key = container[:SHORT_ID]
-        known = self._words.get(key)
-        if known is None or known[0] != ended:
-            known = (ended, await last_words(self._engine, container))
-            self._words[key] = known
-        return known[1]
+        return instance(workload_id, shown, await self._words.of(shown))
 
     async def _retire(self, shown: Document) -> None:
         """End and remove an outdated container; its volumes stay, for the one that follows."""
