@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 
 from persys_agent.runtimes.compose.application import project
+from persys_agent.runtimes.compose.commands import CommandResult, SubprocessRunner
 from persys_agent.runtimes.compose.runtime import ComposeRuntime
 from persys_agent.runtimes.compose.settings import ComposeSettings
 from persys_agent.runtimes.docker.documents import text
@@ -27,7 +29,8 @@ PROJECT = "com.docker.compose.project"
 def service(script: str = LASTING, **more: object) -> dict[str, object]:
     """A service that runs ``script``; in a Compose file ``$`` is written twice."""
     command = ["sh", "-c", script.replace("$", "$$")]
-    return {"image": IMAGE, "command": command, "network_mode": "none", **more}
+    made = {"image": IMAGE, "command": command, "network_mode": "none", **more}
+    return {name: value for name, value in made.items() if value is not None}
 
 
 def compose(
@@ -40,6 +43,33 @@ def compose(
     """An application of these services."""
     body = ComposeSpec(inline_yaml=json.dumps({"services": services, **more}), env=env or {})
     return WorkloadSpec(WorkloadType.COMPOSE, Resources(), body, metadata or {})
+
+
+class _Runner:
+    """Runs programs, and asks none twice for its version."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, ...], CommandResult] = {}
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: Path,
+        timeout: timedelta,
+        input: bytes = b"",
+    ) -> CommandResult:
+        key = tuple(argv)
+        if key in self._known:
+            return self._known[key]
+        result = await SubprocessRunner().run(argv, env=env, cwd=cwd, timeout=timeout, input=input)
+        if "version" in argv:
+            self._known[key] = result
+        return result
+
+
+_RUNNER = _Runner()
 
 
 class ComposeBench(InteractiveBench):
@@ -58,7 +88,7 @@ class ComposeBench(InteractiveBench):
     def of(self, owner: Owner, endpoint: str = "") -> ComposeRuntime:
         """A runtime of this owner."""
         where = endpoint or self._daemon.endpoint
-        made = ComposeRuntime(where, self.root, owner, self._settings)
+        made = ComposeRuntime(where, self.root, owner, self._settings, _RUNNER)
         self._handed_out.append(made)
         return made
 

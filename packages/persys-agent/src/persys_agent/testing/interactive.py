@@ -28,6 +28,10 @@ from persys_core.model.spec import WorkloadSpec
 __all__ = ["InteractiveBench", "InteractiveSuite"]
 
 
+_LASTING = "trap 'exit 0' TERM; sleep 600 & wait"
+"""Ends at once when it is asked to."""
+
+
 class InteractiveBench(RuntimeBench):
     """A bench whose workloads have a shell (``sh -c``, with ``cat`` and ``sleep``)."""
 
@@ -115,7 +119,7 @@ class InteractiveSuite:
         async with closing(talk):
             name = talk.new_id()
             async with removing(talk.runtime, name):
-                await _started(talk, name, "echo first; exec sleep 600")
+                await _started(talk, name, f"echo first; {_LASTING}")
                 lines = talk.interactive.logs(name, tail=5, follow=True)
                 async with asyncio.timeout(PATIENCE_SECONDS):
                     assert (await anext(lines)).text == "first"
@@ -130,7 +134,7 @@ class InteractiveSuite:
         async with closing(talk):
             name = talk.new_id()
             async with removing(talk.runtime, name):
-                await _started(talk, name, "exec sleep 600")
+                await _started(talk, name, _LASTING)
                 command = ["sh", "-c", "echo out; echo err >&2; exit 7"]
                 written, code = await _ran(talk, name, command, given())
                 assert written == {"stdout": b"out\n", "stderr": b"err\n"}
@@ -141,7 +145,7 @@ class InteractiveSuite:
         async with closing(talk):
             name = talk.new_id()
             async with removing(talk.runtime, name):
-                await _started(talk, name, "exec sleep 600")
+                await _started(talk, name, _LASTING)
                 written, code = await _ran(talk, name, ["cat"], given(b"hello ", b"there"))
                 assert written["stdout"] == b"hello there"
                 assert code == 0
@@ -151,7 +155,7 @@ class InteractiveSuite:
         async with closing(talk):
             name = talk.new_id()
             async with removing(talk.runtime, name):
-                await _started(talk, name, "exec sleep 600")
+                await _started(talk, name, _LASTING)
                 running = talk.interactive.execute(
                     name, ["sh", "-c", "echo begun; exec sleep 4321"], given()
                 )
@@ -174,11 +178,11 @@ class InteractiveSuite:
         async with closing(talk):
             busy, idle = talk.new_id("busy"), talk.new_id("idle")
             async with removing(talk.runtime, busy, idle):
-                await _started(talk, busy, "while true; do :; done")
+                await _started(talk, busy, "trap 'exit 0' TERM; while true; do :; done")
                 await talk.runtime.create(order_of(idle, talk.script("true")))
                 await until_state(talk.runtime, busy, AgentState.RUNNING)
                 await talk.interactive.usage()
-                await asyncio.sleep(1)
+                await asyncio.sleep(0.3)
                 usage = await talk.interactive.usage()
                 assert set(usage) == {busy}
                 assert usage[busy].cpu_percent > 10

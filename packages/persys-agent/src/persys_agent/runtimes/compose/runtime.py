@@ -136,6 +136,8 @@ class ComposeRuntime:
         for each in shown:
             if flag(each, "State", "Paused"):
                 await self._engine.unpause(text(each, "Id"))
+        if len(shown) == 1 and await self._has_started(shown[0]):
+            return
         hidden = frozenset().union(*map(secrets, shown))
         await self._up(workload_id, ("--detach",), hidden)
 
@@ -246,12 +248,13 @@ class ComposeRuntime:
     async def _halt(
         self, workload_id: WorkloadId, shown: Sequence[Document], grace: timedelta
     ) -> None:
-        """Stop what runs: in Compose's order, or without its files all at once."""
+        """Stop what runs: in Compose's order, or without its files all at once. One alone has no
+        order."""
         active = [each for each in shown if _is_active(each)]
         seconds = math.ceil(grace.total_seconds())
         if not active:
             return
-        if self._folder(workload_id).exists():
+        if len(active) > 1 and self._folder(workload_id).exists():
             words = ("stop", "--timeout", str(seconds))
             try:
                 await self._call(workload_id, words, self._settings.call_timeout + grace)
@@ -262,6 +265,15 @@ class ComposeRuntime:
             await asyncio.gather(*(self._engine.stop(text(each, "Id"), seconds) for each in active))
         except EngineError as error:
             raise _refused("stopped", error) from error
+
+    async def _has_started(self, shown: Document) -> bool:
+        """Start a container that has no others to wait for; where that fails, Compose may know
+        what is missing, and how to tell it."""
+        try:
+            await self._engine.start(text(shown, "Id"))
+        except EngineError:
+            return False
+        return True
 
     async def _undo(
         self, workload_id: WorkloadId, before: Files | None, volumes: Sequence[str]
