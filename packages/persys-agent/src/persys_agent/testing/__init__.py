@@ -1,6 +1,7 @@
-"""Doubles of what the agent works on, for tests and for trying things without Docker.
+"""The contract suites of the agent's ports, and doubles of what it works on.
 
-They keep their side of the ports (``runtimes.port``, ``storage.port``), and break on demand.
+The doubles keep their side of the ports (``runtimes.port``, ``storage.port``), and break on demand.
+The suites (``runtime``, ``interactive``) need pytest, and are imported by their own names.
 """
 
 from persys_agent.testing.inline_state import InlineState
