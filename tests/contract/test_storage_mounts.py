@@ -135,6 +135,19 @@ async def test_the_stage_mounts_and_unmounts(stage: Stage) -> None:
     assert _is_there(stage.root)
 
 
+@pytest.mark.asyncio
+async def test_the_stage_mounts_anew_to_read_only(stage: Stage) -> None:
+    """What is mounted already becomes read-only, and writable again."""
+    target = stage.target("w1", "x")
+    await stage.mount(target, "persys-test", ("tmpfs",))
+    await stage.mount(target, "persys-test", ("tmpfs",), read_only=True)
+    with pytest.raises(OSError, match="Read-only file system"):
+        _write(target / "file")
+    await stage.mount(target, "persys-test", ("tmpfs",))
+    _write(target / "file")
+    await stage.unmount(target, "persys-test", ("tmpfs",))
+
+
 def _make(folder: Path) -> None:
     folder.mkdir(parents=True)
 

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 
 from persys_agent.commands import CommandResult, CommandTimeoutError
 from persys_agent.storage.mounts import Mount
@@ -55,6 +56,19 @@ async def test_a_volume_to_be_read_is_mounted_so(tmp_path: Path) -> None:
     volume = ManagedVolume("a", driver="nfs", read_only=True)
     await nfs.driver.attach(volume, "w1")
     assert nfs.kernel.mounts()[-1].is_read_only
+
+
+@pytest.mark.asyncio
+async def test_a_volume_that_becomes_read_only_is_mounted_anew(tmp_path: Path) -> None:
+    """A revision that only reads, or writes again, changes the mount that is there."""
+    nfs = Nfs.of(tmp_path)
+    first = await nfs.driver.attach(VOLUME, "w1")
+    await nfs.driver.attach(evolve(VOLUME, read_only=True), "w1")
+    assert nfs.commands.ran[-1] == f"mount -o remount,ro -- {first.path}"
+    assert nfs.kernel.mounts()[-1].is_read_only
+    nfs.commands.on("mount", "-o", "remount,rw", code=32, stderr="no")
+    with pytest.raises(StorageFailedError, match="cannot be mounted anew"):
+        await nfs.driver.attach(VOLUME, "w1")
 
 
 STEPS = ["*export-*", "*w1/nfs_*"]

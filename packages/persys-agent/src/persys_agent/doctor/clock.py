@@ -19,6 +19,8 @@ __all__ = ["clock_offset", "compared", "look_at_clock"]
 
 _PATIENCE = timedelta(seconds=3)
 _MOST_OFFSET = timedelta(seconds=5)
+_HALF = timedelta(milliseconds=500)
+"""Dates are cut to the second, so they are half of one old on average."""
 _SCHEDULER_HTTP_PORT = 8084
 _ADVICE = "have both hosts keep time (chrony, systemd-timesyncd)"
 
@@ -54,7 +56,7 @@ async def clock_offset(url: str) -> timedelta | None:
             dated = parsedate_to_datetime(answer.headers["Date"])
     except (aiohttp.ClientError, TimeoutError, OSError, KeyError, ValueError):
         return None
-    return datetime.now(UTC) - dated
+    return datetime.now(UTC) - dated - _HALF
 
 
 async def _is_kept(commands: Commands) -> bool | None:

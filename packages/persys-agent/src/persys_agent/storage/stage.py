@@ -60,7 +60,8 @@ class Stage:
         options: Sequence[str] = (),
         read_only: bool = False,
     ) -> bool:
-        """Mount ``source`` with the first of the types; ``False`` where it was mounted already.
+        """Mount ``source`` with the first of the types; ``False`` where it was mounted already,
+        which is then made to be read only, or not, as it is wanted.
 
         The further types are those that the kernel may list it with. Raises ``StorageFailedError``;
         no folder is left behind then.
@@ -68,6 +69,8 @@ class Stage:
         there = self.mounted(target)
         if there is not None:
             _check_ours(there, source, fs_types)
+            if there.is_read_only != read_only:
+                await self._remount(target, read_only)
             return False
         await asyncio.to_thread(_make_folder, target)
         try:
@@ -121,6 +124,12 @@ class Stage:
         )
         if not ended.ok:
             raise StorageFailedError(f"{source} cannot be mounted at {target}: {ended.said}")
+
+    async def _remount(self, target: Path, read_only: bool) -> None:
+        options = "remount,ro" if read_only else "remount,rw"
+        ended = await self.run("mount", "-o", options, "--", str(target))
+        if not ended.ok:
+            raise StorageFailedError(f"{target} cannot be mounted anew ({options}): {ended.said}")
 
     async def _unmount(self, target: Path) -> None:
         ended = await self.run("umount", "--", str(target))

@@ -7,6 +7,8 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from attrs import evolve
+
 from persys_agent.commands import CommandResult
 from persys_agent.storage.mounts import Mount
 from persys_agent.testing.commands import ScriptedCommands
@@ -33,6 +35,7 @@ class FakeKernel:
     def script(self, commands: ScriptedCommands) -> None:
         """Answer ``mount`` and ``umount``; what is in ``busy`` cannot be unmounted."""
         commands.on("mount", "-t", answer=self._mount)
+        commands.on("mount", "-o", "remount,*", effect=self._remount)
         commands.on("umount", answer=self._umount)
 
     def mounts(self) -> Sequence[Mount]:
@@ -65,6 +68,12 @@ class FakeKernel:
             Path(point).symlink_to(backing)
         self.table.append(Mount(point, fs_type, source, options=options))
         return CommandResult(0)
+
+    def _remount(self, argv: Sequence[str]) -> None:
+        mode = argv[2].removeprefix("remount,")
+        self.table = [
+            evolve(each, options=(mode,)) if each.point == argv[-1] else each for each in self.table
+        ]
 
     def _backing(self, source: str) -> Path | None:
         for exported, folder in self._exports.items():
