@@ -20,8 +20,8 @@ from persys_agent.engine.fence import LeaseFence
 from persys_agent.engine.inventory import Inventory
 from persys_agent.engine.local_loop import LocalLoop
 from persys_agent.engine.works import Works
+from persys_agent.host.usage import HostMeter
 from persys_agent.reporting.detector import Detector
-from persys_agent.reporting.host import Host
 from persys_agent.reporting.presence import NodePresence
 from persys_agent.reporting.reporter import Presence, Reporter, SchedulerCalls
 from persys_agent.reporting.usage import UsageCollector
@@ -91,7 +91,7 @@ def assemble(
     detector = Detector(backends, state, clock, options.detect_interval)
     fence = LeaseFence(clock, options.stop_after)
     works = _works(options, state, backends, clock, fence, detector)
-    collector = UsageCollector(backends, Host(), clock, options.usage_interval)
+    collector = UsageCollector(backends, HostMeter(), clock, options.usage_interval)
     presence = NodePresence(
         node_id=options.node_id,
         cluster_id=options.cluster_id,

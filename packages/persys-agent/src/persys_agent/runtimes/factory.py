@@ -6,15 +6,18 @@ used. Whether it works is found out by its probe, not here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
+from importlib import import_module
 from typing import TypeAlias
 
 from attrs import frozen
 
+from persys_agent.commands import HostCommands
 from persys_agent.engine.backends import Backends
 from persys_agent.runtimes.port import Interactive, Owner, Runtime
 from persys_agent.settings import NodeSettings
+from persys_agent.storage.drivers import storage_drivers
 from persys_agent.storage.port import StorageDriver
 from persys_agent.testing import MemoryDisks, MemoryHost, MemoryRuntime, MemoryStorage
 from persys_core.model.states import WorkloadType
@@ -40,9 +43,6 @@ class Built:
 
 RuntimeBuilder: TypeAlias = Callable[[NodeSettings, Owner], Built]
 
-# Each real runtime joins here, with an import inside of its builder.
-RUNTIMES: Mapping[WorkloadType, RuntimeBuilder] = {}
-DRIVERS: tuple[Callable[[NodeSettings], StorageDriver], ...] = ()
 
 _SWITCHES: Mapping[WorkloadType, Callable[[NodeSettings], bool]] = {
     WorkloadType.CONTAINER: lambda settings: settings.docker_enabled,
@@ -65,11 +65,17 @@ def build_backends(
         case RuntimeChoice.AUTO:
             built = {
                 kind: build(settings, owner)
-                for kind, build in RUNTIMES.items()
+                for kind, build in _builders().items()
                 if _SWITCHES[kind](settings)
             }
-            drivers = [make(settings) for make in DRIVERS]
-            return _joined(built, drivers)
+            return _joined(built, storage_drivers(settings, HostCommands()).values())
+
+
+def _builders() -> Mapping[WorkloadType, RuntimeBuilder]:
+    """Loaded only for real nodes: their libraries take a while, and the others need none."""
+    found: Mapping[WorkloadType, RuntimeBuilder]
+    found = import_module("persys_agent.runtimes.builders").RUNTIMES
+    return found
 
 
 def _in_memory(owner: Owner, clock: Clock) -> Backends:
@@ -79,7 +85,7 @@ def _in_memory(owner: Owner, clock: Clock) -> Backends:
     return _joined(built, [MemoryStorage(MemoryDisks(clock))])
 
 
-def _joined(built: Mapping[WorkloadType, Built], drivers: list[StorageDriver]) -> Backends:
+def _joined(built: Mapping[WorkloadType, Built], drivers: Iterable[StorageDriver]) -> Backends:
     return Backends(
         runtimes={kind: each.runtime for kind, each in built.items()},
         interactive={

@@ -215,8 +215,8 @@ def choice(kinds: type[T]) -> Callable[[str], T]:
 
 
 def pull_policy(given: str) -> PullPolicy:
-    """A word of ``PullPolicy``; ``IfNotPresent`` is another word for ``missing``."""
-    if given.lower() == "ifnotpresent":
+    """A word of ``PullPolicy``; ``IfNotPresent`` is another word for ``missing``. ValueError."""
+    if given.lower().replace("-", "") == "ifnotpresent":
         return PullPolicy.MISSING
     return choice(PullPolicy)(given)
 

@@ -23,7 +23,9 @@ from persys_agent.settings import parse
 from persys_agent.settings.parse import Accelerator, LogFormat, PullPolicy, VaultMethod
 from persys_core.model.secrets import MASK
 
-__all__ = ["Group", "NodeSettings", "Setting", "settings_table"]
+__all__ = ["DEFAULT_COMPOSE", "Group", "NodeSettings", "Setting", "settings_table"]
+
+DEFAULT_COMPOSE = "docker compose"
 
 _KEY = "persys.setting"
 _VAULT = "certificates from Vault"
@@ -222,8 +224,8 @@ class NodeSettings:
     compose_binary: str = _row(
         Group.RUNTIMES,
         parse.text,
-        "docker compose",
-        "The command of Docker Compose; words are separated by blanks.",
+        DEFAULT_COMPOSE,
+        "The command of Docker Compose, in words; docker-compose also stands in for the default.",
     )
     compose_root: str = _row(
         Group.RUNTIMES,

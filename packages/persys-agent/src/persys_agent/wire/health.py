@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from attrs import frozen
 
+from persys_agent.host.usage import HostUse
 from persys_agent.reporting.capabilities import Capabilities
-from persys_agent.reporting.host import HostUse
 from persys_agent.state.store import AgentState
 from persys_proto.agent.v1 import agent_pb2 as wire
 

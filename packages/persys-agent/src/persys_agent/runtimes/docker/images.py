@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import assert_never
 
 from persys_agent.runtimes.docker.engine import Engine, EngineError
@@ -21,26 +20,20 @@ from persys_agent.runtimes.docker.registry import (
 )
 from persys_agent.runtimes.docker.settings import DockerSettings
 from persys_agent.runtimes.port import FailureCode, RuntimeFailedError
+from persys_agent.settings import parse
+from persys_agent.settings.parse import PullPolicy
 from persys_core.model.secrets import scrubbed
 
-__all__ = ["PULL_POLICY", "PullPolicy", "provide_image", "pull_policy"]
+__all__ = ["PULL_POLICY", "provide_image", "pull_policy"]
 
 PULL_POLICY = "persys.agent.pull_policy"
 
 
-class PullPolicy(StrEnum):
-    """When an image is asked for at its registry."""
-
-    ALWAYS = "always"
-    IF_NOT_PRESENT = "if-not-present"
-    NEVER = "never"
-
-
-def pull_policy(metadata: Mapping[str, str]) -> PullPolicy:
+def pull_policy(metadata: Mapping[str, str], default: PullPolicy) -> PullPolicy:
     """What the spec's metadata says. Raises ``RuntimeFailedError`` for another word."""
-    word = metadata.get(PULL_POLICY, PullPolicy.IF_NOT_PRESENT)
+    word = metadata.get(PULL_POLICY, "")
     try:
-        return PullPolicy(word)
+        return parse.pull_policy(word) if word else default
     except ValueError:
         raise RuntimeFailedError(
             FailureCode.INVALID_SPEC,
@@ -55,7 +48,7 @@ async def provide_image(
     match policy:
         case PullPolicy.ALWAYS:
             await _pull(engine, settings, image)
-        case PullPolicy.IF_NOT_PRESENT:
+        case PullPolicy.MISSING:
             if not await _is_present(engine, image):
                 await _pull(engine, settings, image)
         case PullPolicy.NEVER:

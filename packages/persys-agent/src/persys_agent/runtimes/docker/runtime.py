@@ -93,7 +93,7 @@ class DockerRuntime:
         name = checked_id(order.workload_id)
         hidden = secret_values(order.spec)
         with _scrubbing(hidden):
-            policy = pull_policy(order.spec.metadata)
+            policy = pull_policy(order.spec.metadata, self._settings.pull_policy)
             configuration(order, self._owner, self._settings)  # refused before anything changes
             existing = await self._engine.show(name)
             if existing is not None and self._is_up_to_date(existing, order):

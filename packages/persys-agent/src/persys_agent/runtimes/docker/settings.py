@@ -6,6 +6,8 @@ from datetime import timedelta
 
 from attrs import frozen
 
+from persys_agent.settings.parse import PullPolicy
+
 __all__ = ["DockerSettings"]
 
 
@@ -13,6 +15,7 @@ __all__ = ["DockerSettings"]
 class DockerSettings:
     """How the Engine is used.
 
+    ``pull_policy``: of workloads that say nothing of it.
     ``publish_address``: where ports are bound; empty is every address, of IPv6 too.
     ``registry_config``: a ``config.json`` as ``docker login`` writes it, empty for none.
     ``call_timeout``: for one question to the Engine. ``pull_timeout``: for all of one pull.
@@ -20,6 +23,7 @@ class DockerSettings:
     ``first_sample``: between the two samples of a container that was not measured before.
     """
 
+    pull_policy: PullPolicy = PullPolicy.MISSING
     allow_privileged: bool = False
     publish_address: str = "0.0.0.0"
     registry_config: str = ""
