@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
@@ -34,7 +34,7 @@ def a_second_after(seconds: int) -> int:
     return (1772366400 + seconds) * 1000
 
 
-async def _echo(_: wire.ExecStart, given: bytes) -> list[wire.ExecResponse]:
+async def _echo(_: wire.ExecStart, given: bytes) -> Sequence[wire.ExecResponse]:
     return [wire.ExecResponse(stdout=given), wire.ExecResponse(exit_code=0)]
 
 
@@ -42,7 +42,8 @@ async def _echo(_: wire.ExecStart, given: bytes) -> list[wire.ExecResponse]:
 class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
     """Has a list of lines, and a queue of what follows: a line, a refusal, or ``None`` for the end.
 
-    ``answers`` makes the answers of a command from its start and all its input.
+    ``answers`` makes the answers of a command from its start and all its input, which ends as a
+    terminal's does, too: with Ctrl-D.
     """
 
     lines: list[wire.LogLine] = field(default_factory=list)
@@ -50,7 +51,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
     refusal: Refusal | None = None
     is_silent: bool = False
     on_logs: Callable[[wire.StreamLogsRequest], None] = lambda _: None
-    answers: Callable[[wire.ExecStart, bytes], Awaitable[list[wire.ExecResponse]]] = _echo
+    answers: Callable[[wire.ExecStart, bytes], Awaitable[Sequence[wire.ExecResponse]]] = _echo
     asked: list[wire.StreamLogsRequest] = field(default_factory=list)
     started: list[wire.ExecStart] = field(default_factory=list)
     began: asyncio.Event = field(default_factory=asyncio.Event)
@@ -91,6 +92,8 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
                         yield wire.ExecResponse(stderr=b"")
                     case "input":
                         given += request.input
+                        if b"\x04" in given:
+                            break
                     case _:
                         break
             for answer in await self.answers(self.started[-1], given):

@@ -65,9 +65,22 @@ class Agent:
     ) -> None:
         await self._channel.close()
 
+    async def connect(self) -> None:
+        """Wait until the connection stands or has failed; the call that follows says how."""
+        try:
+            async with asyncio.timeout(self._deadline):
+                state = self._channel.get_state(try_to_connect=True)
+                while state not in _SETTLED:
+                    await self._channel.wait_for_state_change(state)
+                    state = self._channel.get_state(try_to_connect=True)
+        except TimeoutError as error:
+            cause = f"no answer in {self._deadline:g} s"
+            raise ConnectionLostError(self._no_connection(cause)) from error
+        self.was_connected = state is grpc.ChannelConnectivity.READY
+
     async def logs(self, request: wire.StreamLogsRequest) -> AsyncGenerator[wire.LogLine, None]:
         """The lines of a workload's output, without end where they are followed."""
-        await self._connect()
+        await self.connect()
         call = self._stub.StreamLogs(request, metadata=self._metadata)
         patience = None if request.follow else self._deadline
         try:
@@ -88,8 +101,9 @@ class Agent:
         self, start: wire.ExecStart, given: AsyncIterator[bytes]
     ) -> AsyncGenerator[wire.ExecResponse, None]:
         """What a command writes, then its exit code; ``given`` is its input. Leaving ends it."""
-        await self._connect()
+        await self.connect()
         call = self._stub.Exec(metadata=self._metadata)
+        _keep_outcome(call)
         feeding = asyncio.create_task(_feed(call, start, given))
         try:
             while isinstance(answer := await call.read(), wire.ExecResponse):
@@ -100,19 +114,6 @@ class Agent:
             feeding.cancel()
             call.cancel()
             await asyncio.gather(feeding, return_exceptions=True)
-
-    async def _connect(self) -> None:
-        """Wait until the connection stands or has failed; the call that follows says how."""
-        try:
-            async with asyncio.timeout(self._deadline):
-                state = self._channel.get_state(try_to_connect=True)
-                while state not in _SETTLED:
-                    await self._channel.wait_for_state_change(state)
-                    state = self._channel.get_state(try_to_connect=True)
-        except TimeoutError as error:
-            cause = f"no answer in {self._deadline:g} s"
-            raise ConnectionLostError(self._no_connection(cause)) from error
-        self.was_connected = state is grpc.ChannelConnectivity.READY
 
     def _too_late(self) -> CtlError:
         return TooLateError(
@@ -166,6 +167,30 @@ class Agent:
                 return RefusedError(f"{self._name} takes the request for a wrong one: {text}")
             case _:
                 return RefusedError(f"{self._name} failed: {code.name}: {text}", retryable=True)
+
+
+class _KeptOutcome:
+    """The inner call of grpc.aio, except that a write that fails does not set the outcome."""
+
+    def __init__(self, inner: object) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    def set_internal_error(self, _: str) -> None:
+        """Nothing: what the agent answers is the outcome."""
+
+
+def _keep_outcome(call: ExecCall) -> None:
+    """Have the agent's answer win over a write that failed because of it.
+
+    A command may end, or be refused, while input is on its way to it. grpc.aio (1.60 to 1.85 at
+    least) then ends the call with an INTERNAL of its own, and the exit code or the reason is lost.
+    """
+    inner = getattr(call, "_cython_call", None)
+    if hasattr(inner, "set_internal_error"):
+        setattr(call, "_cython_call", _KeptOutcome(inner))  # noqa: B010 - private
 
 
 async def _feed(call: ExecCall, start: wire.ExecStart, given: AsyncIterator[bytes]) -> None:

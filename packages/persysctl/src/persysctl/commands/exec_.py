@@ -71,6 +71,8 @@ async def _run(context: Context, args: argparse.Namespace) -> int:
         context.client.agent_at(place) as agent,
         aclosing(agent.execute(start, given)) as answers,
     ):
+        # Until somebody is there to take the keys, Ctrl-C is ours.
+        await agent.connect()
         with mode:
             code = await _pass_on(context, answers)
     if code is None:

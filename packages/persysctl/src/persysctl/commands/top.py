@@ -56,7 +56,7 @@ def add(verbs: Verbs) -> None:
         metavar="TIME",
         help="how long between two looks (2s)",
     )
-    parser.add_argument("--node", type=filled, default="", metavar="ID", help="only on this node")
+    parser.add_argument("--node", type=filled, metavar="ID", help="only on this node")
     parser.add_argument(
         "--sort",
         choices=[str(each) for each in usage.Order],
@@ -87,8 +87,8 @@ async def _run(context: Context, args: argparse.Namespace) -> ExitCode:
 async def _look(context: Context, kind: str, args: argparse.Namespace) -> _Look:
     order = usage.Order(args.sort)
     if kind == "node":
-        return await _look_at_nodes(context, args.node, order)
-    response = await context.client.workloads(node_id=args.node, status="")
+        return await _look_at_nodes(context, args.node or "", order)
+    response = await context.client.workloads(node_id=args.node or "", status="")
     context.warn_if_stale(response)
     found = usage.sorted_workloads(response.workloads, order)
     tables = list(usage.workloads(found, context.now()))
