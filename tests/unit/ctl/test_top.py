@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import grpc
 import pytest
@@ -14,6 +15,9 @@ from persys_proto.control.v1 import control_pb2 as pb
 from persysctl.exit_codes import ExitCode
 from persysctl.session import Surroundings, run
 from tests.unit.ctl.harness import NOW, FakeScheduler, FakeTerminal, Refusal, ask, at, served
+
+if TYPE_CHECKING:
+    from persys_proto.control.v1.control_pb2_grpc import _ServicerContext as Context
 
 MIB = 1024 * 1024
 
@@ -196,17 +200,23 @@ async def test_a_watch_into_a_pipe() -> None:
     assert all(json.loads(each)["items"] for each in lines)
 
 
+class Leaving(FakeScheduler):
+    """Goes away after its second answer."""
+
+    async def ListNodes(
+        self, request: pb.ListNodesRequest, context: Context
+    ) -> pb.ListNodesResponse:
+        if len(self.asked) == 2:
+            self.refusals["ListNodes"] = Refusal(grpc.StatusCode.UNAVAILABLE, "elsewhere")
+        return await super().ListNodes(request, context)
+
+
 @pytest.mark.parametrize("terminal", [True, False])
 @pytest.mark.asyncio
 async def test_a_watch_outlasts_the_scheduler(terminal: bool) -> None:
     """Once it began it goes on while the scheduler is away, and says so."""
-    fake = cluster()
-
-    def leave() -> None:
-        fake.refusals["ListNodes"] = Refusal(grpc.StatusCode.UNAVAILABLE, "elsewhere")
-
-    asyncio.get_running_loop().call_later(0.03, leave)
-    seen = await watched(fake, "nodes", looks=12, terminal=terminal)
+    fake = Leaving(nodes=cluster().nodes)
+    seen = await watched(fake, "nodes", looks=5, terminal=terminal)
     assert "the scheduler cannot do this now: elsewhere" in "".join(seen)
 
 

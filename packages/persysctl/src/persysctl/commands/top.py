@@ -31,8 +31,7 @@ _INTERVAL_SECONDS = 2.0
 _DETAILS = """\
 The numbers are those that agents sent with their last heartbeat; AGE says how long ago they were
 measured, and what is not known is "-". CPU of a workload is percent of one core, of a node percent
-of all its cores. Network and disk are counts as the workload's runtime keeps them, most often since
-its start."""
+of all its cores. Network and disk are sums since the workload's start."""
 
 
 def add(verbs: Verbs) -> None:
