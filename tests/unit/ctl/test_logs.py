@@ -179,11 +179,17 @@ async def test_a_node_without_an_address() -> None:
 
 @pytest.mark.asyncio
 async def test_an_agent_out_of_reach() -> None:
-    """Node and endpoint are named with how it was tried; it is an error of the connection."""
+    """Node and endpoint are named with how it was tried, and what is known of a node that is not
+    ready; it is an error of the connection."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         endpoint = f"127.0.0.1:{unused.getsockname()[1]}"
-        result = await ask(with_web(endpoint), "logs", "web")
+        fake = with_web(endpoint)
+        ready = await ask(fake, "logs", "web")
+        fake.nodes["n1"].status, fake.nodes["n1"].status_reason = "NotReady", "no heartbeat"
+        result = await ask(fake, "logs", "web")
+    assert "The scheduler has the node as" not in ready.err
+    assert "The scheduler has the node as NotReady (no heartbeat)." in result.err
     assert result.code == ExitCode.USAGE_OR_CONNECTION
     assert f"agent of node n1 cannot be reached from here at {endpoint} (in plain" in result.err
     assert "--agent-server-name" in result.err

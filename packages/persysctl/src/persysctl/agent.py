@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias
 
@@ -32,10 +32,14 @@ _SETTLED = (grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.TRANSIENT_F
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a workload is: the node, and the ``host:port`` of its agent."""
+    """Where a workload is: the node, and the ``host:port`` of its agent.
+
+    ``trouble`` is what the scheduler says of a node that is not ready; it makes no other place.
+    """
 
     node_id: str
     endpoint: str
+    trouble: str = field(default="", compare=False)
 
 
 class Agent:
@@ -127,9 +131,11 @@ class Agent:
 
     def _no_connection(self, cause: str) -> str:
         how = "in plain text" if self._settings.tls is None else "with TLS"
+        trouble = self._place.trouble
+        known = f"The scheduler has the node as {trouble}.\n" if trouble else ""
         return (
             f"{self._name} cannot be reached from here at {self._place.endpoint} ({how}):"
-            f" {cause or 'the connection was lost'}\n"
+            f" {cause or 'the connection was lost'}\n{known}"
             "The scheduler only says where agents are. Their addresses must be reachable from this"
             " machine,\nand are spoken to as the scheduler is: with its certificates, or in plain"
             " text. A name in their\ncertificates that is not the host is given with"

@@ -27,18 +27,24 @@ async def place_of(client: Client, view: pb.WorkloadView) -> Place | None:
     """Where the scheduler has it; ``None``: nowhere now."""
     if not view.assigned_node_id:
         return None
-    endpoint = await _endpoint(client, view)
-    if not endpoint:
+    node = await _node(client, view)
+    if not node.grpc_endpoint:
         raise RefusedError(
             f"workload {view.workload_id} is on node {view.assigned_node_id}, whose agent told the"
             " scheduler no address"
         )
-    return Place(view.assigned_node_id, endpoint)
+    return Place(view.assigned_node_id, node.grpc_endpoint, _trouble(node))
 
 
-async def _endpoint(client: Client, view: pb.WorkloadView) -> str:
+def _trouble(node: pb.NodeView) -> str:
+    if node.status == "Ready":
+        return ""
+    return f"{node.status} ({node.status_reason or 'no reason given'})"
+
+
+async def _node(client: Client, view: pb.WorkloadView) -> pb.NodeView:
     try:
-        return (await client.node(view.assigned_node_id)).node.grpc_endpoint
+        return (await client.node(view.assigned_node_id)).node
     except RefusedError as error:
         if not error.not_found:
             raise
