@@ -26,8 +26,8 @@ __all__ = ["add"]
 _DETAILS = """\
 The scheduler only says where the workload is; the command is run by the agent there, whose address
 must be reachable from here. What the command writes comes out byte for byte, also on a terminal.
-There is no time limit; --timeout is for connecting. With -t every key goes to the command, Ctrl-C
-too; without it Ctrl-C ends the command.
+There is no time limit; --timeout is for connecting. With -i -t every key goes to the command,
+Ctrl-C too; otherwise Ctrl-C ends the command.
 
 exit codes: those of the command; 125 where persysctl itself failed (wrong usage, no connection,
 no such workload, nothing that runs commands); 130 for Ctrl-C. A command that ends with 125 or 130
@@ -39,7 +39,6 @@ def add(verbs: Verbs) -> None:
     parser = verbs.add(
         "exec",
         "Run a command inside a workload.",
-        usage="WORKLOAD [-i] [-t] -- COMMAND …",
         details=_DETAILS,
         run=_run,
         examples=[
@@ -48,6 +47,8 @@ def add(verbs: Verbs) -> None:
             "exec db -i -- psql app < dump.sql",
         ],
     )
+    # Behind the command there are no options of ours.
+    parser.usage = "%(prog)s WORKLOAD [-i] [-t] [options] -- COMMAND …"
     parser.takes_command = True
     parser.failure_code = ExitCode.EXEC_FAILED
     parser.set_defaults(failure_code=ExitCode.EXEC_FAILED)
