@@ -8,6 +8,7 @@ which have a deadline of their own.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 from typing import Any
 
 import grpc
@@ -142,8 +143,9 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     ) -> AsyncIterator[wire.LogLine]:
         """A workload's output, until it ends or the caller leaves."""
         try:
-            async for line in self._sessions.logs(request):
-                yield line
+            async with aclosing(self._sessions.logs(request)) as lines:
+                async for line in lines:
+                    yield line
         except StreamRefusedError as error:
             await context.abort(error.code, str(error))
 
@@ -152,8 +154,9 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     ) -> AsyncIterator[wire.ExecResponse]:
         """A command inside a workload; it ends when the caller leaves."""
         try:
-            async for answer in self._sessions.execute(request_iterator):
-                yield answer
+            async with aclosing(self._sessions.execute(request_iterator)) as answers:
+                async for answer in answers:
+                    yield answer
         except StreamRefusedError as error:
             await context.abort(error.code, str(error))
 
