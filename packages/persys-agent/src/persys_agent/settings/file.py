@@ -7,6 +7,7 @@ is an error, since one of them would be ignored silently.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -37,7 +38,8 @@ def find_file(named: str, places: Places) -> Path | None:
     if named:
         return Path(named).expanduser()
     found = (folder / CONFIG_NAME for folder in places.config_folders)
-    return next((path for path in found if path.is_file()), None)
+    # A folder that this user may not look into is another's: os.path says no, pathlib raises.
+    return next((path for path in found if os.path.isfile(path)), None)
 
 
 def read_file(path: Path) -> Mapping[str, FileKey]:

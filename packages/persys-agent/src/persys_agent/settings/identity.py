@@ -15,7 +15,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from persys_agent.settings.table import NodeSettings
 from persys_core.model.ids import MAX_ID_LENGTH, NodeId
 
-__all__ = ["advertised_endpoint", "chosen_node_id", "host_and_port", "node_labels"]
+__all__ = ["advertised_endpoint", "bracketed", "chosen_node_id", "host_and_port", "node_labels"]
 
 _MACHINE_ID_LENGTH = 12
 _NOT_OF_AN_ID = re.compile(r"[^A-Za-z0-9._-]+")
@@ -64,8 +64,13 @@ def advertised_endpoint(
 
 
 def host_and_port(host: str, port: int) -> str:
-    """The two as one text, IPv6 in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    """The two as one text."""
+    return f"{bracketed(host)}:{port}"
+
+
+def bracketed(host: str) -> str:
+    """A host as it stands before a colon: IPv6 in brackets."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def _first(interfaces: Iterable[str]) -> str:

@@ -18,6 +18,7 @@ from persys_agent.commands import CommandResult
 __all__ = ["Call", "ScriptedCommands"]
 
 Effect = Callable[[Sequence[str]], None]
+Answer = Callable[[Sequence[str]], CommandResult]
 
 
 @frozen
@@ -40,6 +41,7 @@ class _Rule:
     error: Exception | None
     effect: Effect | None
     hangs: bool
+    answer: Answer | None
 
     def matches(self, argv: Sequence[str]) -> bool:
         first = argv[: len(self.pattern)]
@@ -49,11 +51,15 @@ class _Rule:
 
 
 class ScriptedCommands:
-    """``Commands`` that run nothing. A later rule wins over an earlier one."""
+    """``Commands`` that run nothing. A later rule wins over an earlier one.
+
+    ``hanging`` is set once a command hangs.
+    """
 
     def __init__(self, *, programs: Iterable[str] | None = None) -> None:
         """``programs`` are those that ``find`` finds; all, if not given."""
         self.calls: list[Call] = []
+        self.hanging = asyncio.Event()
         self._programs = None if programs is None else frozenset(programs)
         self._rules: list[_Rule] = []
 
@@ -66,14 +72,15 @@ class ScriptedCommands:
         error: Exception | None = None,
         effect: Effect | None = None,
         hangs: bool = False,
+        answer: Answer | None = None,
     ) -> ScriptedCommands:
         """Answer the commands whose first words match ``pattern`` (``*`` as in file names).
 
         ``error`` is raised instead; ``effect`` is called with the words where the code is 0;
-        ``hangs`` never ends.
+        ``hangs`` never ends; ``answer`` is asked for the whole result instead.
         """
         result = CommandResult(code, stdout.encode(), stderr.encode(), stderr or stdout)
-        self._rules.insert(0, _Rule(pattern, result, error, effect, hangs))
+        self._rules.insert(0, _Rule(pattern, result, error, effect, hangs, answer))
         return self
 
     async def run(
@@ -90,9 +97,12 @@ class ScriptedCommands:
         rule = next((rule for rule in self._rules if rule.matches(argv)), None)
         assert rule is not None, f"nobody scripted: {' '.join(argv)}"
         if rule.hangs:
+            self.hanging.set()
             await asyncio.Event().wait()
         if rule.error is not None:
             raise rule.error
+        if rule.answer is not None:
+            return rule.answer(argv)
         if rule.effect is not None and rule.result.ok:
             rule.effect(argv)
         return rule.result

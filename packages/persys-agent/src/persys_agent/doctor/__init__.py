@@ -1,0 +1,1 @@
+"""``persys-agent doctor``: looks at everything that ``run`` needs, before ``run`` needs it."""

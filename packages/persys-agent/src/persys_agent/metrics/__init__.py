@@ -1,0 +1,1 @@
+"""What an agent counts (``families``), and where it is asked for it and its health (``server``)."""
