@@ -200,6 +200,21 @@ async def test_a_silent_runtime_is_no_denial(tmp_path: Path) -> None:
         assert "not found" not in text
 
 
+async def test_a_disk_that_fails_takes_nothing_in(tmp_path: Path) -> None:
+    """Nothing is accepted that could not be remembered; what is there is still told."""
+    async with called(tmp_path) as it:
+        await it.applied(apply_message())
+        it.node.file.fails = True
+        applied = await it.stub.ApplyWorkload(apply_message("w2"))
+        deleted = await it.stub.DeleteWorkload(wire.DeleteWorkloadRequest(id="w1"))
+        assert (applied.applied, deleted.success) == (False, False)
+        assert "[RUNTIME_UNAVAILABLE]" in applied.message
+        it.bench.host.end("w1", 1)
+        assert (await it.status()).actual_state == wire.ACTUAL_STATE_FAILED
+        it.node.file.fails = False
+        assert (await it.stub.ApplyWorkload(apply_message("w2"))).applied
+
+
 async def test_logs_are_streamed(tmp_path: Path) -> None:
     """The last lines, then those to come."""
     async with called(tmp_path) as it:

@@ -8,6 +8,7 @@ runtime was answering is told as in flight, since the answer may be older than t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 
 import structlog
@@ -17,6 +18,7 @@ from persys_agent.engine.inventory import Inventory, Look, Seen, Unanswered
 from persys_agent.engine.view import orphan_report, report, state_of, task_report
 from persys_agent.engine.wishes import wish_kept
 from persys_agent.runtimes.port import Instance
+from persys_agent.state.lock import StateError
 from persys_agent.state.records import Sight, Task, TaskKind, TaskState, Workload
 from persys_agent.state.store import AgentState
 from persys_agent.tasks.queue import TaskQueue
@@ -138,7 +140,8 @@ class StatusBoard:
         if row.sight is not None and row.sight.state is state:
             return row
         noted = evolve(row, sight=Sight(state, self._clock.now()))
-        await self._state.save(noted)
+        with suppress(StateError):  # a disk that fails must not make the node look dead
+            await self._state.save(noted)
         return noted
 
     async def _unrecorded(self, workload_id: WorkloadId) -> AgentReport | None:

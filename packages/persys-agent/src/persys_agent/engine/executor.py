@@ -19,8 +19,9 @@ from persys_agent.engine.backends import Backends
 from persys_agent.engine.failures import (
     UNAVAILABLE,
     OperationError,
+    Step,
+    asked,
     cut_off,
-    failed_in_runtime,
     no_runtime,
     silent_runtime,
 )
@@ -35,8 +36,6 @@ from persys_agent.runtimes.port import (
     Instance,
     Order,
     Runtime,
-    RuntimeFailedError,
-    RuntimeUnavailableError,
 )
 from persys_agent.state.records import Condition, Task, TaskKind, Workload
 from persys_agent.state.store import AgentState
@@ -50,7 +49,10 @@ from persys_core.ports.clock import Clock
 
 __all__ = ["Executor", "Limits"]
 
-_RUNTIME_ERRORS = (RuntimeFailedError, RuntimeUnavailableError)
+# A runtime that hangs must not hold a workload's line up for ever.
+_CREATE = timedelta(hours=1)
+_START = _REMOVE = timedelta(minutes=10)
+_STOP_MORE = timedelta(minutes=5)
 _RUNNING = DesiredState.RUNNING
 _RUNS = (Observed.RUNNING, Observed.PENDING)
 
@@ -172,7 +174,7 @@ class Executor:
             creation = await self._create(runtime, wish, volumes)
             await self._reach(creation, row, wish)
         except OperationError:
-            await self._undo(runtime, row, volumes, creation)
+            await self._undo(row, volumes, creation)
             raise
         await self._detach_unused(row.id, held, volumes)
         await self._rows.settle(row.id)
@@ -196,12 +198,8 @@ class Executor:
         self, runtime: Runtime, wish: Wish, volumes: tuple[AttachedVolume, ...]
     ) -> Creation:
         order = Order(wish.workload_id, wish.revision_id, wish.spec_hash, wish.spec, volumes)
-        try:
-            return await runtime.create(order)
-        except _RUNTIME_ERRORS as error:
-            raise failed_in_runtime(
-                "CREATE_FAILED", "Failed to create workload in runtime", wish.workload_id, error
-            ) from error
+        step = Step("CREATE_FAILED", "Failed to create workload in runtime", _CREATE)
+        return await asked(step, wish.workload_id, runtime.create(order))
 
     async def _reach(self, creation: Creation, row: Workload, wish: Wish) -> None:
         """Run what was made, or stop what was found running and should not."""
@@ -221,7 +219,6 @@ class Executor:
 
     async def _undo(
         self,
-        runtime: Runtime,
         row: Workload,
         volumes: tuple[AttachedVolume, ...],
         creation: Creation | None,
@@ -231,8 +228,8 @@ class Executor:
             return
         if creation is not None:
             try:
-                await runtime.remove(row.id)
-            except _RUNTIME_ERRORS:
+                await self._remove(row.type, row.id, with_data=False)
+            except OperationError:
                 return
         await self._volumes.undo(row.id, volumes, row.attached)
         await self._rows.change(row.id, lambda now: evolve(now, attached=row.attached))
@@ -286,12 +283,8 @@ class Executor:
         self, kind: WorkloadType, workload_id: WorkloadId, *, with_data: bool
     ) -> None:
         runtime = self._runtime(workload_id, kind)
-        try:
-            await runtime.remove(workload_id, with_data=with_data)
-        except _RUNTIME_ERRORS as error:
-            raise failed_in_runtime(
-                "DELETE_FAILED", "Failed to delete workload from runtime", workload_id, error
-            ) from error
+        step = Step("DELETE_FAILED", "Failed to delete workload from runtime", _REMOVE)
+        await asked(step, workload_id, runtime.remove(workload_id, with_data=with_data))
 
     # --- what all of them need
 
@@ -315,20 +308,12 @@ class Executor:
     async def _start(self, workload_id: WorkloadId, kind: WorkloadType, spec: WorkloadSpec) -> None:
         if not self._may_start(spec):
             raise cut_off(workload_id)
-        try:
-            await self._runtime(workload_id, kind).start(workload_id)
-        except _RUNTIME_ERRORS as error:
-            raise failed_in_runtime(
-                "START_FAILED", "Failed to start workload", workload_id, error
-            ) from error
+        step = Step("START_FAILED", "Failed to start workload", _START)
+        await asked(step, workload_id, self._runtime(workload_id, kind).start(workload_id))
 
     async def _stop(self, row: Workload, grace: timedelta) -> None:
-        try:
-            await self._runtime(row.id, row.type).stop(row.id, grace)
-        except _RUNTIME_ERRORS as error:
-            raise failed_in_runtime(
-                "STOP_FAILED", "Failed to stop workload", row.id, error
-            ) from error
+        step = Step("STOP_FAILED", "Failed to stop workload", grace + _STOP_MORE)
+        await asked(step, row.id, self._runtime(row.id, row.type).stop(row.id, grace))
 
     def _runtime(self, workload_id: WorkloadId, kind: WorkloadType) -> Runtime:
         runtime = self._backends.runtimes.get(kind)

@@ -49,7 +49,10 @@ class LocalLoop:
         interval: timedelta = timedelta(seconds=30),
         may_start: Callable[[WorkloadSpec], bool] = lambda _: True,
         rng: random.Random | None = None,
+        on_pass: Callable[[timedelta], None] = lambda _: None,
     ) -> None:
+        """``on_pass`` is told how long each look took."""
+        self._on_pass = on_pass
         self.counts = LoopCounts()
         self._works = works
         self._clock = works.clock
@@ -77,6 +80,7 @@ class LocalLoop:
 
     async def pass_once(self) -> None:
         """Look once, and begin what is to be done; see ``settled`` for its end."""
+        began = self._clock.monotonic()
         self.counts.passes += 1
         look = await self._works.inventory.look()
         self._works.board.note_orphans(look)
@@ -86,6 +90,7 @@ class LocalLoop:
             seen = look.of(row.type, row.id)
             if decide_repair(row, wish_kept(row.request).spec, seen) is not Repair.NOTHING:
                 self._begin(row)
+        self._on_pass(timedelta(seconds=self._clock.monotonic() - began))
 
     async def settled(self) -> None:
         """Wait for the repairs that have begun."""

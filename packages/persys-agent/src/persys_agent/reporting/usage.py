@@ -8,7 +8,7 @@ from datetime import timedelta
 import structlog
 
 from persys_agent.engine.backends import Backends
-from persys_agent.reporting.host import Host
+from persys_agent.host.usage import HostMeter
 from persys_agent.runtimes.port import Interactive, RuntimeFailedError, RuntimeUnavailableError
 from persys_core.model.ids import WorkloadId
 from persys_core.model.usage import WorkloadUsage
@@ -25,7 +25,7 @@ class UsageCollector:
     def __init__(
         self,
         backends: Backends,
-        host: Host,
+        host: HostMeter,
         clock: Clock,
         interval: timedelta = timedelta(seconds=15),
     ) -> None:

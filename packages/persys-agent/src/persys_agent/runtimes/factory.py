@@ -12,9 +12,11 @@ from typing import TypeAlias
 
 from attrs import frozen
 
+from persys_agent.commands import HostCommands
 from persys_agent.engine.backends import Backends
 from persys_agent.runtimes.port import Interactive, Owner, Runtime
 from persys_agent.settings import NodeSettings
+from persys_agent.storage.drivers import storage_drivers
 from persys_agent.storage.port import StorageDriver
 from persys_agent.testing import MemoryDisks, MemoryHost, MemoryRuntime, MemoryStorage
 from persys_core.model.states import WorkloadType
@@ -42,7 +44,6 @@ RuntimeBuilder: TypeAlias = Callable[[NodeSettings, Owner], Built]
 
 # Each real runtime joins here, with an import inside of its builder.
 RUNTIMES: Mapping[WorkloadType, RuntimeBuilder] = {}
-DRIVERS: tuple[Callable[[NodeSettings], StorageDriver], ...] = ()
 
 _SWITCHES: Mapping[WorkloadType, Callable[[NodeSettings], bool]] = {
     WorkloadType.CONTAINER: lambda settings: settings.docker_enabled,
@@ -68,22 +69,22 @@ def build_backends(
                 for kind, build in RUNTIMES.items()
                 if _SWITCHES[kind](settings)
             }
-            drivers = [make(settings) for make in DRIVERS]
-            return _joined(built, drivers)
+            return _joined(built, storage_drivers(settings, HostCommands()))
 
 
 def _in_memory(owner: Owner, clock: Clock) -> Backends:
     host = MemoryHost(clock)
     runtimes = {kind: MemoryRuntime(host, owner, kind) for kind in WorkloadType}
     built = {kind: Built(runtime, runtime) for kind, runtime in runtimes.items()}
-    return _joined(built, [MemoryStorage(MemoryDisks(clock))])
+    local = MemoryStorage(MemoryDisks(clock))
+    return _joined(built, {local.name: local})
 
 
-def _joined(built: Mapping[WorkloadType, Built], drivers: list[StorageDriver]) -> Backends:
+def _joined(built: Mapping[WorkloadType, Built], drivers: Mapping[str, StorageDriver]) -> Backends:
     return Backends(
         runtimes={kind: each.runtime for kind, each in built.items()},
         interactive={
             kind: each.interactive for kind, each in built.items() if each.interactive is not None
         },
-        drivers={each.name: each for each in drivers},
+        drivers=drivers,
     )
