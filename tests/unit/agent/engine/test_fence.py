@@ -173,3 +173,25 @@ async def test_without_stop_after_nothing_is_stopped(clock: VirtualClock, tmp_pa
         await clock.sleep(timedelta(days=3))
         await enforced(node)
         assert (await node.report()).state is AgentState.RUNNING
+
+
+@virtual_time()
+async def test_a_task_that_takes_long_does_not_hold_the_fence_up(
+    clock: VirtualClock, tmp_path: Path
+) -> None:
+    """What runs is stopped although another revision is being pulled, and that starts nothing."""
+    bench = fenced(clock, tmp_path)
+    async with bench.node() as node:
+        heard(node, clock)
+        await node.applied(apply_message(volumes=(RBD,)))
+        await clock.sleep(LEASE + STOP_AFTER - timedelta(seconds=1))
+        bench.host.faults.delays["create"] = timedelta(minutes=20)
+        await node.apply(apply_message(revision="r2", volumes=(RBD,)))
+        await clock.sleep(timedelta(seconds=2))
+        await enforced(node)
+        instance = bench.host.instance("w1")
+        assert instance is not None
+        assert (instance.revision_id, instance.state) == ("r1", AgentState.STOPPED)
+        await node.settled()
+        assert "[LEASE_LOST]" in node.errors()[0]
+        assert bench.host.started["w1"] == 1

@@ -29,7 +29,7 @@ from persys_agent.engine.inventory import Inventory, Seen, Unanswered
 from persys_agent.engine.repair import Repair, is_completed, is_same
 from persys_agent.engine.rows import Rows
 from persys_agent.engine.volumes import Volumes, missing_from
-from persys_agent.engine.wishes import Wish, wish_kept
+from persys_agent.engine.wishes import Wish, spec_kept, wish_kept
 from persys_agent.runtimes.port import (
     AttachedVolume,
     Creation,
@@ -37,6 +37,7 @@ from persys_agent.runtimes.port import (
     Order,
     Runtime,
 )
+from persys_agent.specs import BadSpecError
 from persys_agent.state.records import Condition, Task, TaskKind, Workload
 from persys_agent.state.store import AgentState
 from persys_core.model.ids import WorkloadId
@@ -101,6 +102,8 @@ class Executor:
                 await self._apply(wish_kept(task.request))
             else:
                 await self._delete(task.workload_id, task.delete_volumes)
+        except BadSpecError as error:
+            return f"failed to {verb} workload {task.workload_id}: {error}"
         except OperationError as error:
             await self._rows.fail(task.workload_id, verb, error)
             text = scrubbed(str(error), self._rows.secrets(task.workload_id))
@@ -128,10 +131,14 @@ class Executor:
         """
         row = self._rows.get(workload_id)
         if row is not None:
-            await self._stop(row, grace)
+            await self.halt(row, grace)
             await self._rows.change(
                 row.id, lambda now: evolve(now, is_settled=False, condition=condition)
             )
+
+    async def halt(self, row: Workload, grace: timedelta) -> None:
+        """Stop what runs, whatever else is being done with it. Raises ``OperationError``."""
+        await self._stop(row, grace)
 
     # --- apply
 
@@ -266,7 +273,8 @@ class Executor:
                 raise
         await self._remove(row.type, row.id, with_data=with_volumes)
         volumes = {each.volume.name: each.volume for each in row.attached}
-        volumes.update((each.name, each) for each in wish_kept(row.request).spec.managed_volumes)
+        spec = spec_kept(row)
+        volumes.update((each.name, each) for each in (spec.managed_volumes if spec else ()))
         for volume in volumes.values():
             await self._volumes.detach(row.id, volume)
         if with_volumes:
@@ -289,13 +297,13 @@ class Executor:
     # --- what all of them need
 
     async def _repair(self, row: Workload, repair: Repair) -> None:
-        wish = wish_kept(row.request)
         match repair:
             case Repair.NOTHING:
                 return
             case Repair.START:
-                await self._start(row.id, row.type, wish.spec)
+                await self._start(row.id, row.type, wish_kept(row.request).spec)
             case Repair.RECREATE:
+                wish = wish_kept(row.request)
                 await self._bring_about(evolve(wish, desired_state=row.desired_state))
                 return
             case Repair.STOP:
@@ -310,6 +318,9 @@ class Executor:
             raise cut_off(workload_id)
         step = Step("START_FAILED", "Failed to start workload", _START)
         await asked(step, workload_id, self._runtime(workload_id, kind).start(workload_id))
+        row = self._rows.get(workload_id)
+        if row is not None and row.has_ended:
+            await self._rows.change(workload_id, lambda now: evolve(now, has_ended=False))
 
     async def _stop(self, row: Workload, grace: timedelta) -> None:
         step = Step("STOP_FAILED", "Failed to stop workload", grace + _STOP_MORE)

@@ -58,7 +58,7 @@ class NodeOptions:
     reconcile_interval: timedelta = timedelta(seconds=30)
     detect_interval: timedelta = timedelta(seconds=60)
     usage_interval: timedelta = timedelta(seconds=15)
-    runtime_deadline: timedelta = timedelta(seconds=10)
+    runtime_deadline: timedelta = timedelta(seconds=5)
     workers: int = 10
     history_limit: int = 1000
 

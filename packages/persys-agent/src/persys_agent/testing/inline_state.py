@@ -22,7 +22,8 @@ T = TypeVar("T")
 class InlineState:
     """Implements ``state.store.Caller`` on the event loop itself, which waits meanwhile.
 
-    ``calls`` counts; ``fails`` plays a disk that is full; ``died`` is set when the process is to be taken for dead.
+    ``calls`` counts; ``fails`` plays a disk that is full; ``died`` is set when the process is to be
+    taken for dead.
     """
 
     def __init__(self, path: Path, *, die_at: int | None = None) -> None:
