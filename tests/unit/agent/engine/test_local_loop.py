@@ -11,7 +11,7 @@ from persys_core.model.observation import AgentState
 from persys_core.reconcile.observe import says_gone_and_stopped
 from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
-from tests.unit.agent.bench import Bench, apply_message
+from tests.unit.agent.bench import Bench, apply_message, volume
 
 _BROKEN = RuntimeFailedError(FailureCode.RUNTIME_ERROR, "broken")
 
@@ -307,3 +307,24 @@ async def test_two_agents_on_one_machine_leave_each_other_alone(
             AgentState.RUNNING
         }
     assert all(first.host.started[f"b{number}"] == 1 for number in range(10))
+
+
+@pytest.mark.parametrize(("root", "made"), [("/memory", 1), ("/elsewhere", 2)])
+@virtual_time()
+async def test_volumes_are_attached_again_before_a_start(
+    clock: VirtualClock, tmp_path: Path, root: str, made: int
+) -> None:
+    """The machine went down, so nothing is mounted; where a device has another name afterwards, the
+    instance is made anew."""
+    bench = Bench(clock, tmp_path)
+    wish = apply_message(policy="always", volumes=(volume("data"),))
+    async with bench.node() as node:
+        await node.applied(wish)
+    bench.host.end("w1", 137)
+    bench.disks.attached.clear()
+    bench.disks.root = root
+    async with bench.node() as node:
+        await node.look()
+        assert (await node.report()).state is AgentState.RUNNING
+        assert bench.disks.attached == {("data", "w1")}
+        assert bench.host.made["w1"] == made

@@ -28,7 +28,7 @@ from persys_agent.engine.failures import (
 from persys_agent.engine.inventory import Inventory, Seen, Unanswered
 from persys_agent.engine.repair import Repair, is_completed, is_same
 from persys_agent.engine.rows import Rows
-from persys_agent.engine.volumes import Volumes, missing_from
+from persys_agent.engine.volumes import Volumes, missing_from, moved
 from persys_agent.engine.wishes import Wish, spec_kept, wish_kept
 from persys_agent.runtimes.port import (
     AttachedVolume,
@@ -161,7 +161,7 @@ class Executor:
             await self._stop(row, self._limits.grace)
         elif seen.state not in _RUNS and (was is not _RUNNING or not is_completed(seen, wish.spec)):
             await self._admit(wish)
-            await self._start(row.id, row.type, wish.spec)
+            await self._start_again(row, wish)
         await self._rows.settle(row.id)
         return True
 
@@ -178,6 +178,8 @@ class Executor:
         await self._rows.change(row.id, lambda now: evolve(now, attached=held))
         creation: Creation | None = None
         try:
+            if moved(before, volumes):
+                await self._remove(row.type, row.id, with_data=False)
             creation = await self._create(runtime, wish, volumes)
             await self._reach(creation, row, wish)
         except OperationError:
@@ -301,7 +303,7 @@ class Executor:
             case Repair.NOTHING:
                 return
             case Repair.START:
-                await self._start(row.id, row.type, wish_kept(row.request).spec)
+                await self._start_again(row, wish_kept(row.request))
             case Repair.RECREATE:
                 wish = wish_kept(row.request)
                 await self._bring_about(evolve(wish, desired_state=row.desired_state))
@@ -312,6 +314,17 @@ class Executor:
                 await self._delete(row.id, row.delete_volumes)
                 return
         await self._rows.settle(row.id)
+
+    async def _start_again(self, row: Workload, wish: Wish) -> None:
+        """Start what has stopped. Its volumes are attached first: where the machine went down,
+        nothing is mounted any more, and a device may have another name."""
+        if wish.spec.managed_volumes:
+            volumes = await self._volumes.attach(row.id, wish.spec, row.attached)
+            await self._rows.change(row.id, lambda now: evolve(now, attached=volumes))
+            if moved(row.attached, volumes):
+                await self._remove(row.type, row.id, with_data=False)
+                await self._create(self._runtime(row.id, row.type), wish, volumes)
+        await self._start(row.id, row.type, wish.spec)
 
     async def _start(self, workload_id: WorkloadId, kind: WorkloadType, spec: WorkloadSpec) -> None:
         if not self._may_start(spec):
