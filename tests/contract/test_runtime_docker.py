@@ -316,6 +316,21 @@ async def test_what_the_reference_agent_left_is_taken_over(docker: DockerBench) 
 
 
 @pytest.mark.asyncio
+async def test_paused_is_stopped(docker: DockerBench, daemon: Dockerd) -> None:
+    """Whoever paused a container finds it stopped; ``start`` lets it go on as it was."""
+    name = docker.new_id()
+    async with removing(docker.runtime, name):
+        await run(docker, order_of(name, container()))
+        before = await until_state(docker.runtime, name, AgentState.RUNNING)
+        assert daemon.request("POST", f"/containers/{name}/pause")[0] == 204
+        paused = await until_state(docker.runtime, name, AgentState.STOPPED)
+        assert (paused.message, paused.exit_code) == ("paused", None)
+        await docker.runtime.start(name)
+        after = await until_state(docker.runtime, name, AgentState.RUNNING)
+        assert after.started_at == before.started_at
+
+
+@pytest.mark.asyncio
 async def test_health_is_told(docker: DockerBench) -> None:
     """Until its check passes a container is pending; when it fails, it runs and is unhealthy."""
     name, key = docker.new_id(), "persys.agent.health."

@@ -114,17 +114,18 @@ class Dockerd:
         query = urlencode(
             {"fromSrc": "-", "repo": repository, "tag": tag, "changes": changes}, doseq=True
         )
-        status, body = self._request("POST", f"/images/create?{query}", _busybox_layer())
+        status, body = self.request("POST", f"/images/create?{query}", _busybox_layer())
         assert status == 200, body
         assert b'"error"' not in body, body
 
     def _answers(self) -> bool:
         try:
-            return self._request("GET", "/_ping")[0] == 200
+            return self.request("GET", "/_ping")[0] == 200
         except OSError:
             return False
 
-    def _request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+    def request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+        """Ask the daemon by hand: the status, and what it answered."""
         connection = http.client.HTTPConnection("localhost", timeout=20)
         connection.sock = socket.socket(socket.AF_UNIX)
         try:

@@ -64,6 +64,7 @@ __all__ = ["DockerRuntime"]
 
 _SOURCE = "docker.stats"
 _DEFAULTS = DockerSettings()
+_LIMITS = {"CpuCfsQuota": "CPU", "MemoryLimit": "memory", "SwapLimit": "swap"}
 
 
 class DockerRuntime:
@@ -81,12 +82,16 @@ class DockerRuntime:
         self._words = LastWordsReader(self._engine)
 
     async def probe(self) -> Capability:
-        """Ask the daemon for its version."""
+        """Ask the daemon for its version, and for what it cannot limit."""
         try:
-            found = await self._engine.version()
+            found, info = await self._engine.version(), await self._engine.info()
         except (RuntimeUnavailableError, EngineError) as error:
             return Capability(False, f"{error}; is dockerd running, and may the agent open it?")
-        return Capability(True, f"Docker {text(found, 'Version')}, API {text(found, 'ApiVersion')}")
+        lacking = [what for name, what in _LIMITS.items() if not flag(info, name)]
+        unlimited = f"; this host cannot limit {' and '.join(lacking)}" if lacking else ""
+        return Capability(
+            True, f"Docker {text(found, 'Version')}, API {text(found, 'ApiVersion')}{unlimited}"
+        )
 
     async def create(self, order: Order) -> Creation:
         """Adopt, replace or make the container of this workload; see the port."""
