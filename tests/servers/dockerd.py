@@ -11,6 +11,7 @@ import http.client
 import io
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tarfile
@@ -96,6 +97,14 @@ class Dockerd:
             self._process.wait()
         self._process = None
 
+    def freeze(self) -> None:
+        """Let it answer nobody, as a machine that swaps does."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._signal(signal.SIGCONT)
+
     def clear(self) -> None:
         """Remove what a stopped daemon leaves on the host."""
         with suppress(OSError, subprocess.SubprocessError):
@@ -117,6 +126,10 @@ class Dockerd:
         status, body = self.request("POST", f"/images/create?{query}", _busybox_layer())
         assert status == 200, body
         assert b'"error"' not in body, body
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def _answers(self) -> bool:
         try:
