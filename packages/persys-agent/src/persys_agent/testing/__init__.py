@@ -1,0 +1,1 @@
+"""Shipped test tools: the contract suites of the agent's ports."""
