@@ -11,12 +11,14 @@ from pathlib import Path
 
 from tests.servers.required import absent
 
-__all__ = ["IDLE", "POWER_OFF", "boot_sector", "initramfs", "kernel"]
+__all__ = ["BUSY", "IDLE", "POWER_OFF", "boot_sector", "initramfs", "kernel"]
 
 _SECTOR = 512
 _DISK_BYTES = 1024 * 1024  # a BIOS does not boot from a smaller disk
 IDLE = bytes.fromhex("fa f4 eb fd")
 """cli; hlt, again and again: runs until its power is cut, and hears no power button."""
+BUSY = bytes.fromhex("eb fe")
+"""Jumps to itself, and never halts."""
 POWER_OFF = bytes.fromhex("fa ba0406 b80020 ef f4 eb fd")
 """Writes S5 to the ACPI port that SeaBIOS gives the PC machines (0x604)."""
 
@@ -38,9 +40,10 @@ while read line; do echo "meta-data: $line"; done < /mnt/meta-data
 /bin/busybox ip link set eth0 up
 /bin/busybox udhcpc -i eth0 -n -q -t 5 -T 1 -s /bin/dhcp >/dev/null 2>&1 && echo "dhcp: done"
 echo "guest: ready"
-/bin/busybox head -c 1 /dev/input/event0 >/dev/null
-echo "guest: power button"
-/bin/busybox poweroff -f
+for input in /dev/input/event*; do
+  (/bin/busybox head -c 1 $input >/dev/null; echo "guest: power button"; /bin/busybox poweroff -f) &
+done
+wait
 """
 _DHCP = """\
 #!/bin/busybox sh

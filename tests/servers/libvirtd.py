@@ -112,7 +112,8 @@ class Libvirtd:
 
     def guest_pids(self) -> list[int]:
         """The QEMU processes that it started and that still run."""
-        texts = [path.read_text() for path in self.folder.glob("run/libvirt/qemu/*.pid")]
+        files = self.folder.glob("run/libvirt/qemu/*.pid")
+        texts = [file.read_text() for file in files if file.name != "driver.pid"]
         return [int(text) for text in texts if Path(f"/proc/{text.strip()}").exists()]
 
     def stop(self) -> None:

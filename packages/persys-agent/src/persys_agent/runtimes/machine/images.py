@@ -13,7 +13,7 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,6 +36,9 @@ __all__ = [
 _SUFFIXES = ("", ".qcow2", ".img", ".raw")
 _MARKER_SUFFIX = ".persys-managed"
 _TOOL = "qemu-img"
+_QCOW2 = b"QFI\xfb"
+_GIB = 1024**3
+_COPY_BYTES = 4 * 1024 * 1024
 
 
 @frozen
@@ -112,15 +115,21 @@ async def make_disk(
         raise
 
 
-async def clone_image(image: Path, path: Path, size_bytes: int = 0) -> None:
-    """A raw copy of ``image``, grown to ``size_bytes`` where that is more.
+async def clone_image(image: Path | None, path: Path, size_gb: int = 0) -> None:
+    """A raw copy of ``image`` (``None``: of nothing), of ``size_gb`` where that is more.
 
-    Raises ``RuntimeFailedError``, and leaves nothing then.
+    Raw images need no tool; others are converted by qemu-img. Raises ``RuntimeFailedError``, and
+    leaves nothing then.
     """
     try:
-        await _run("convert", "-q", "-O", "raw", str(image), str(path))
-        if size_bytes > os.path.getsize(path):  # noqa: ASYNC240  # one look at a local file
-            await _run("resize", "-q", "-f", "raw", str(path), str(size_bytes))
+        if image is None or await asyncio.to_thread(_is_raw, image):
+            await asyncio.to_thread(_copy_raw, image, path)
+        else:
+            await _run("convert", "-q", "-O", "raw", str(image), str(path))
+        await asyncio.to_thread(_grow, path, size_gb * _GIB)
+    except OSError as error:
+        await asyncio.to_thread(path.unlink, missing_ok=True)
+        raise storage_failure(error, f"cannot make the disk {path}") from error
     except BaseException:
         await asyncio.to_thread(path.unlink, missing_ok=True)
         raise
@@ -143,6 +152,51 @@ def storage_failure(error: OSError, what: str) -> RuntimeFailedError:
     is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
     code = FailureCode.STORAGE_FULL if is_full else FailureCode.RUNTIME_ERROR
     return RuntimeFailedError(code, f"{what}: {error.strerror or error}")
+
+
+def _is_raw(image: Path) -> bool:
+    with image.open("rb") as file:
+        return file.read(len(_QCOW2)) != _QCOW2
+
+
+def _copy_raw(image: Path | None, path: Path) -> None:
+    """Copy what is not a hole."""
+    with path.open("wb") as target:
+        os.fchmod(target.fileno(), 0o600)
+        if image is None:
+            return
+        with image.open("rb") as source:
+            end = source.seek(0, os.SEEK_END)
+            target.truncate(end)
+            for start, stop in _extents(source.fileno(), end):
+                _copy_extent(source.fileno(), target.fileno(), start, stop)
+
+
+def _extents(source: int, end: int) -> Iterator[tuple[int, int]]:
+    stop = 0
+    while stop < end:
+        try:
+            start = os.lseek(source, stop, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # nothing but a hole until the end
+                return
+            raise
+        stop = os.lseek(source, start, os.SEEK_HOLE)
+        yield start, stop
+
+
+def _copy_extent(source: int, target: int, start: int, stop: int) -> None:
+    while start < stop:
+        content = os.pread(source, min(_COPY_BYTES, stop - start), start)
+        if not content:
+            return  # it became shorter meanwhile
+        os.pwrite(target, content, start)
+        start += len(content)
+
+
+def _grow(path: Path, size: int) -> None:
+    if size > path.stat().st_size:
+        os.truncate(path, size)
 
 
 def _marker_path(disk: Path) -> Path:

@@ -19,6 +19,7 @@ from persys_agent.runtimes.machine.images import (
     marker_of,
     storage_failure,
 )
+from persys_agent.runtimes.machine.wishes import boot_of, machine_of, memory_mb_of, vcpus_of
 from persys_agent.runtimes.port import FailureCode, Order, Owner, RuntimeFailedError
 from persys_agent.runtimes.vm.disks import DiskPlaces, plan_disks
 from persys_agent.runtimes.vm.domain_xml import domain_xml
@@ -30,12 +31,8 @@ from persys_agent.runtimes.vm.plan import (
     DomainPlan,
     PlannedDisk,
     Source,
-    boot_of,
     domain_uuid,
-    machine_of,
-    memory_mb_of,
     nics_of,
-    vcpus_of,
 )
 from persys_agent.runtimes.vm.settings import VmSettings
 

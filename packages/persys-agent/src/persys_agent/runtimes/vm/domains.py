@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from attrs import frozen
 
+from persys_agent.runtimes.machine.usage import Counters
 from persys_agent.runtimes.port import Instance, Owner
 from persys_agent.runtimes.vm.binding import Connection, Domain, load_libvirt
 from persys_agent.runtimes.vm.domain_xml import disk_files, nic_addresses
 from persys_agent.runtimes.vm.ownership import NAMESPACE, Mark, read_mark
 from persys_agent.runtimes.vm.states import domain_state, is_active
-from persys_agent.runtimes.vm.usage import STATS, Counters, counters_of
+from persys_agent.runtimes.vm.usage import STATS, counters_of
 from persys_core.model.ids import WorkloadId
 
 __all__ = [

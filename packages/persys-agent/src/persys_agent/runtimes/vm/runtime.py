@@ -17,6 +17,7 @@ from attrs import define, evolve, field
 from persys_agent.runtimes.machine.alone import OneAtATime
 from persys_agent.runtimes.machine.console import console_lines, limit_console
 from persys_agent.runtimes.machine.refusal import Refusal
+from persys_agent.runtimes.machine.usage import UsageMeter
 from persys_agent.runtimes.port import (
     Capability,
     Creation,
@@ -39,7 +40,7 @@ from persys_agent.runtimes.vm.host import Host, host_of
 from persys_agent.runtimes.vm.link import LibvirtLink, LibvirtRefusedError
 from persys_agent.runtimes.vm.ownership import Mark
 from persys_agent.runtimes.vm.settings import Accelerator, VmSettings
-from persys_agent.runtimes.vm.usage import UsageMeter
+from persys_agent.runtimes.vm.usage import SOURCE
 from persys_core.model.ids import WorkloadId, is_valid_id
 from persys_core.model.states import WorkloadType
 from persys_core.model.usage import WorkloadUsage
@@ -70,7 +71,7 @@ class LibvirtRuntime:
 
     def __attrs_post_init__(self) -> None:
         self._link = LibvirtLink(self.uri, self.settings.call_timeout)
-        self._meter = UsageMeter(self.owner.node_id)
+        self._meter = UsageMeter(self.owner.node_id, self.kind, SOURCE)
 
     async def probe(self) -> Capability:
         """As the port says; the detail names both versions and how guests run."""
