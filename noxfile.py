@@ -33,6 +33,7 @@ SYSTEM_SERVICES: tuple[str, ...] = (
     "dockerd",
     "etcd",
     "haproxy",
+    "libvirtd",
     "prometheus",
     "redis",
     "redis-server",

@@ -1,0 +1,1 @@
+"""The first-boot data of machines: what goes into a NoCloud seed, and the image that holds it."""

@@ -1,0 +1,1 @@
+"""What virtual machines and microVMs share: images of disks, addresses of NICs, their consoles."""

@@ -1,0 +1,1 @@
+"""MicroVMs on Firecracker."""
