@@ -67,10 +67,15 @@ class StatusBoard:
         now = self._clock.now()
         strays = [
             orphan_report(its_kind, instance, now)
-            for (its_kind, _), instance in self.orphans.items()
-            if kind in (None, its_kind)
+            for (its_kind, name), instance in self.orphans.items()
+            if kind in (None, its_kind) and self._queue.open_task(name) is None
         ]
-        found = [*(each for each in told if each is not None), *strays]
+        accepted = [
+            task_report(task, _kind_of(task))
+            for task in self._queue.open_tasks()
+            if self._state.get(task.workload_id) is None and kind in (None, _kind_of(task))
+        ]
+        found = [*(each for each in told if each is not None), *strays, *accepted]
         return sorted(found, key=lambda each: each.workload_id)
 
     async def report(self, workload_id: WorkloadId) -> AgentReport | None:
@@ -115,9 +120,7 @@ class StatusBoard:
 
     def _is_orphan(self, workload_id: WorkloadId, before: Container[WorkloadId]) -> bool:
         """Whether nobody gave it to us, neither now nor when the look began."""
-        was_known = workload_id in before
-        is_known = self._state.get(workload_id) or self._queue.open_task(workload_id)
-        return not was_known and not is_known
+        return workload_id not in before and self._state.get(workload_id) is None
 
     def _snapshot(self) -> dict[WorkloadId, _Before]:
         return {row.id: _Before(row, self._queue.open_task(row.id)) for row in self._state}

@@ -94,6 +94,10 @@ class TaskQueue:
         line = self._lines.get(workload_id)
         return line[-1] if line else None
 
+    def open_tasks(self) -> tuple[Task, ...]:
+        """The newest open task of each workload that has one."""
+        return tuple(line[-1] for line in self._lines.values())
+
     async def submit(
         self,
         kind: TaskKind,
