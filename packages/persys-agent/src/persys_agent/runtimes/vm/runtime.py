@@ -33,7 +33,7 @@ from persys_agent.runtimes.port import (
 )
 from persys_agent.runtimes.vm import domains
 from persys_agent.runtimes.vm.accelerator import kvm_works
-from persys_agent.runtimes.vm.binding import Connection
+from persys_agent.runtimes.vm.binding import Connection, LibvirtModule, load_libvirt
 from persys_agent.runtimes.vm.builder import Build, build_domain, plan_build, release_disks
 from persys_agent.runtimes.vm.folders import WorkloadFolder, folder_of
 from persys_agent.runtimes.vm.host import Host, host_of
@@ -63,6 +63,7 @@ class LibvirtRuntime:
     uri: str
     owner: Owner
     settings: VmSettings = VmSettings()
+    load: Callable[[], LibvirtModule] = load_libvirt
     kind: WorkloadType = field(default=WorkloadType.VM, init=False)
     _link: LibvirtLink = field(init=False)
     _meter: UsageMeter = field(init=False)
@@ -70,7 +71,7 @@ class LibvirtRuntime:
     _host: Host | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._link = LibvirtLink(self.uri, self.settings.call_timeout)
+        self._link = LibvirtLink(self.uri, self.settings.call_timeout, self.load)
         self._meter = UsageMeter(self.owner.node_id, self.kind, SOURCE)
 
     async def probe(self) -> Capability:
