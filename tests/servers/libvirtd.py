@@ -6,7 +6,6 @@ test's. Guests outlive it, as they do in the field; ``stop`` ends them too, by t
 
 from __future__ import annotations
 
-import asyncio
 import os
 import select
 import shutil
@@ -122,10 +121,15 @@ class Libvirtd:
             _kill_and_wait(int(file.read_text()))
             file.unlink(missing_ok=True)
 
-    async def restart(self) -> None:
-        """Kill it and start it again, off the event loop."""
-        await asyncio.to_thread(self.kill)
-        await asyncio.to_thread(self.start)
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """It answers nobody within the block."""
+        pid = int((self.folder / "libvirtd.pid").read_text())
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
     def guest_pids(self) -> list[int]:
         """The QEMU processes that it started and that still run."""

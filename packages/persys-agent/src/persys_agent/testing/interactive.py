@@ -28,13 +28,15 @@ from persys_core.model.spec import WorkloadSpec
 __all__ = ["InteractiveBench", "InteractiveSuite"]
 
 
+_LASTING = "trap 'exit 0' TERM; sleep 600 & wait"
+"""Ends at once when it is asked to."""
+
+
 class InteractiveBench(RuntimeBench):
     """A bench whose workloads have a shell (``sh -c``, with ``cat`` and ``sleep``)."""
 
-    @property
-    @abstractmethod
-    def interactive(self) -> InteractiveRuntime:
-        """``runtime``, with all that it can do."""
+    interactive: InteractiveRuntime
+    """``runtime``, with all that it can do."""
 
     @abstractmethod
     def script(self, text: str) -> WorkloadSpec:
@@ -52,12 +54,15 @@ async def _ran(
     workload_id: WorkloadId,
     command: Sequence[str],
     given_input: AsyncIterator[bytes],
+    *,
+    tty: bool = False,
 ) -> tuple[dict[str, bytes], int]:
     """What a command wrote by stream, and its code."""
     written: dict[str, bytes] = {"stdout": b"", "stderr": b""}
     code = -1
     async with asyncio.timeout(PATIENCE_SECONDS):
-        async for item in bench.interactive.execute(workload_id, command, given_input):
+        running = bench.interactive.execute(workload_id, command, given_input, tty=tty)
+        async for item in running:
             match item:
                 case ExecOutput(data, stream):
                     written[stream] += data
@@ -109,7 +114,7 @@ class InteractiveSuite:
         async with closing(talk):
             name = talk.new_id()
             async with removing(talk.runtime, name):
-                await _started(talk, name, "echo first; sleep 1; echo last")
+                await _started(talk, name, "echo first; sleep 0.4; echo last")
                 assert await _texts(talk, name, 5, True) == ["first", "last"]
 
     async def test_following_can_be_given_up(self, talk: InteractiveBench) -> None:
@@ -117,7 +122,7 @@ class InteractiveSuite:
         async with closing(talk):
             name = talk.new_id()
             async with removing(talk.runtime, name):
-                await _started(talk, name, "echo first; exec sleep 600")
+                await _started(talk, name, f"echo first; {_LASTING}")
                 lines = talk.interactive.logs(name, tail=5, follow=True)
                 async with asyncio.timeout(PATIENCE_SECONDS):
                     assert (await anext(lines)).text == "first"
@@ -132,7 +137,7 @@ class InteractiveSuite:
         async with closing(talk):
             name = talk.new_id()
             async with removing(talk.runtime, name):
-                await _started(talk, name, "exec sleep 600")
+                await _started(talk, name, _LASTING)
                 command = ["sh", "-c", "echo out; echo err >&2; exit 7"]
                 written, code = await _ran(talk, name, command, given())
                 assert written == {"stdout": b"out\n", "stderr": b"err\n"}
@@ -143,17 +148,29 @@ class InteractiveSuite:
         async with closing(talk):
             name = talk.new_id()
             async with removing(talk.runtime, name):
-                await _started(talk, name, "exec sleep 600")
+                await _started(talk, name, _LASTING)
                 written, code = await _ran(talk, name, ["cat"], given(b"hello ", b"there"))
                 assert written["stdout"] == b"hello there"
                 assert code == 0
+
+    async def test_a_command_has_a_terminal_if_it_wants_one(self, talk: InteractiveBench) -> None:
+        """With ``tty`` the command sees a terminal, and the end of its input as one gives it."""
+        async with closing(talk):
+            name = talk.new_id()
+            async with removing(talk.runtime, name):
+                await _started(talk, name, _LASTING)
+                command = ["sh", "-c", "test -t 0 && cat && echo end; exit 5"]
+                written, code = await _ran(talk, name, command, given(b"typed\n"), tty=True)
+                assert b"typed" in written["stdout"]
+                assert b"end" in written["stdout"]
+                assert code == 5
 
     async def test_giving_up_ends_the_command(self, talk: InteractiveBench) -> None:
         """A command whose iterator is closed is not left running inside."""
         async with closing(talk):
             name = talk.new_id()
             async with removing(talk.runtime, name):
-                await _started(talk, name, "exec sleep 600")
+                await _started(talk, name, _LASTING)
                 running = talk.interactive.execute(
                     name, ["sh", "-c", "echo begun; exec sleep 4321"], given()
                 )
@@ -176,11 +193,11 @@ class InteractiveSuite:
         async with closing(talk):
             busy, idle = talk.new_id("busy"), talk.new_id("idle")
             async with removing(talk.runtime, busy, idle):
-                await _started(talk, busy, "while true; do :; done")
+                await _started(talk, busy, "trap 'exit 0' TERM; while true; do :; done")
                 await talk.runtime.create(order_of(idle, talk.script("true")))
                 await until_state(talk.runtime, busy, AgentState.RUNNING)
                 await talk.interactive.usage()
-                await asyncio.sleep(1)
+                await asyncio.sleep(0.3)
                 usage = await talk.interactive.usage()
                 assert set(usage) == {busy}
                 assert usage[busy].cpu_percent > 10

@@ -50,12 +50,19 @@ class RuntimeBench(ABC):
 
     runtime: Runtime
     neighbour: Runtime
+    shares_names: bool = True
+    """Whether two agents of one host get into each other's way with one workload id; where the
+    technology's names hold the owner, each has its own."""
     has_exit_codes: bool = True
     """Whether the technology tells how a workload ended; machines only shut down."""
 
     @abstractmethod
     def lasting(self) -> WorkloadSpec:
         """What runs until it is stopped."""
+
+    def stubborn(self) -> WorkloadSpec:
+        """What does not end when it is asked to, where there is such a thing."""
+        return self.lasting()
 
     @abstractmethod
     def ending(self, code: int) -> WorkloadSpec:
