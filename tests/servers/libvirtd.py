@@ -26,6 +26,9 @@ __all__ = ["Libvirtd", "libvirtd"]
 READY_SECONDS = 30.0
 WAIT_SECONDS = 10.0
 _PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin"
+_PROGRAMS = (
+    "libvirtd", "virsh", "qemu-system-x86_64", "qemu-img", "dnsmasq", "ip", "unshare",
+)  # fmt: skip
 _QEMU_CONF = """\
 user = "root"
 group = "root"
@@ -166,7 +169,7 @@ def _kill_and_wait(pid: int) -> None:
 def _missing() -> str:
     if find_spec("libvirt") is None:
         return "the libvirt module is not installed (persys-agent[vm])"
-    for program in ("libvirtd", "virsh", "qemu-system-x86_64", "qemu-img", "unshare"):
+    for program in _PROGRAMS:
         if shutil.which(program, path=_PATH) is None:
             return f"there is no {program}"
     allowed = subprocess.run(
