@@ -29,8 +29,13 @@ ALL_TESTS_WORKERS = 3
 # What `--system` promises to have: a test that skips for want of one of these fails instead.
 # etcd and redis come with requirements-dev.txt, the others are in tools/debian-packages.txt.
 SYSTEM_SERVICES: tuple[str, ...] = (
-    "etcd", "haproxy", "libvirtd", "prometheus", "redis", "redis-server",
-)  # fmt: skip
+    "etcd",
+    "haproxy",
+    "libvirtd",
+    "prometheus",
+    "redis",
+    "redis-server",
+)
 
 
 # Which suites run on servers of the user's own.

@@ -23,6 +23,7 @@ from persys_agent.runtimes.port import (
     RuntimeFailedError,
     RuntimeUnavailableError,
 )
+from persys_agent.runtimes.vm.accelerator import kvm_works
 from persys_agent.runtimes.vm.binding import Connection, load_libvirt
 from persys_agent.runtimes.vm.folders import owner_folder
 from persys_agent.runtimes.vm.runtime import LibvirtRuntime
@@ -120,13 +121,17 @@ class LibvirtBench(RuntimeBench):
         self.runtime, self.neighbour = self.new("n1"), self.new("n2")
 
     def new(
-        self, node: str, uri: str = "", call_timeout: timedelta = timedelta(seconds=60)
+        self,
+        node: str,
+        uri: str = "",
+        call_timeout: timedelta = timedelta(seconds=60),
+        accelerator: Accelerator = Accelerator.QEMU,
     ) -> LibvirtRuntime:
         settings = VmSettings(
             images_root=self.folder / "images",
             state_dir=self.folder / "state",
             disk_roots=(self.folder / "disks",),
-            accelerator=Accelerator.QEMU,
+            accelerator=accelerator,
             replace_grace=timedelta(0),
             call_timeout=call_timeout,
         )
@@ -250,6 +255,14 @@ class TestLibvirtRuntime(RuntimeSuite):
             assert instance is not None
             assert instance.state is AgentState.RUNNING
             assert vms.server.guest_pids() == pids
+
+    async def test_kvm_is_used_where_it_works(self, vms: LibvirtBench) -> None:
+        """``auto`` takes KVM if, and only if, a guest runs under it; the capability says which."""
+        runtime = vms.new("n1", accelerator=Accelerator.AUTO)
+        async with closing(vms):
+            capability = await runtime.probe()
+            works = await kvm_works("/usr/bin/qemu-system-x86_64")
+            assert capability.detail.endswith("kvm" if works else "qemu")
 
     async def test_a_hung_libvirtd_is_no_answer(self, vms: LibvirtBench) -> None:
         """A libvirtd that does not answer is given up in time, does not hold the loop, and is

@@ -50,12 +50,13 @@ def test_images_are_found_by_name(tmp_path: Path) -> None:
         assert find_image(name, tmp_path) == image
 
 
-@pytest.mark.parametrize("name", ["nothing", "https://example.org/debian.qcow2"])
+@pytest.mark.parametrize("name", ["nothing", "https://u:secret@example.org/x.qcow2"])
 def test_a_missing_image_has_a_code_of_its_own(tmp_path: Path, name: str) -> None:
     """What is not there, and what would have to be downloaded, is a missing image."""
     with pytest.raises(RuntimeFailedError) as raised:
         find_image(name, tmp_path)
     assert raised.value.code is FailureCode.IMAGE_NOT_FOUND
+    assert "secret" not in str(raised.value)
 
 
 def test_an_image_elsewhere_is_no_image(tmp_path: Path) -> None:
