@@ -85,6 +85,16 @@ def test_the_mark_comes_back() -> None:
     assert read_mark(ET.tostring(element, encoding="unicode")) == MARK
 
 
+def test_labels_are_shown_without_secrets() -> None:
+    """The metadata of the spec stands in the domain for people, its secret values masked."""
+    labels = {"team": EVIL, "db_password": "hunter2"}
+    xml = domain_xml(evolve(PLAN, labels=labels))
+    found = ET.fromstring(xml).findall(f"metadata/*/{{{NAMESPACE}}}label")
+    assert {each.get("key"): each.get("value") for each in found}["team"] == EVIL
+    assert "db_password" in xml
+    assert "hunter2" not in xml
+
+
 def test_no_attribute_is_empty() -> None:
     """Neither an empty address nor an empty disk type is ever written (defect 32)."""
     for element in document().iter():

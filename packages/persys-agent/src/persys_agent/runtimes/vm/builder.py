@@ -71,6 +71,7 @@ def plan_build(order: Order, owner: Owner, host: Host, settings: VmSettings) -> 
         nics=nics_of(name, vm, settings.default_network),
         boot=boot_of(vm.metadata, settings.images_root),
         console=folder.console,
+        labels=vm.metadata,
     )
     for disk in plan.disks:
         _check(disk, plan)
