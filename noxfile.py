@@ -29,6 +29,8 @@ ALL_TESTS_WORKERS = 3
 # What `--system` promises to have: a test that skips for want of one of these fails instead.
 # etcd and redis come with requirements-dev.txt, the others are in tools/debian-packages.txt.
 SYSTEM_SERVICES: tuple[str, ...] = (
+    "docker-compose",
+    "dockerd",
     "etcd",
     "haproxy",
     "libvirtd",

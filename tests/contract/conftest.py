@@ -19,7 +19,7 @@ from tests.servers.etcd import (
 
 __all__ = ["etcd_alone", "etcd_cluster", "etcd_secured"]
 
-pytest.register_assert_rewrite("persys_core.testing")
+pytest.register_assert_rewrite("persys_core.testing", "persys_agent.testing")
 
 _USER = ("persys", "persys-secret", "/")
 

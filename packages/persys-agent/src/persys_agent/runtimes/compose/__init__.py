@@ -1,0 +1,1 @@
+"""Compose applications on a Docker Engine."""

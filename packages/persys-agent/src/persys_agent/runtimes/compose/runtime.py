@@ -1,0 +1,363 @@
+"""Compose applications on a Docker Engine, held to the Runtime port.
+
+Decided here: who does what. Compose itself creates, starts and stops, since it knows the order of
+services; what there is, what it does and what it uses is asked of the Engine, which also takes it
+all away: so a removal works without the files, and whatever they have become. A project is named
+after the cluster, the node and the workload; two agents on one host therefore never meet. Named
+volumes go with ``with_data`` alone, never with a new revision (defect 31).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from datetime import timedelta
+from pathlib import Path
+
+from persys_agent.runtimes.compose.application import (
+    EXEC_LABEL,
+    KIND,
+    Application,
+    application,
+    overlay,
+    project,
+)
+from persys_agent.runtimes.compose.command_line import ComposeCommand
+from persys_agent.runtimes.compose.commands import CommandRunner, SubprocessRunner
+from persys_agent.runtimes.compose.folder import Files, ProjectFolder, env_text
+from persys_agent.runtimes.compose.log_merge import merged_lines
+from persys_agent.runtimes.compose.settings import ComposeSettings
+from persys_agent.runtimes.compose.states import (
+    ServiceContainer,
+    application_instance,
+    is_up,
+    service_of,
+)
+from persys_agent.runtimes.docker.documents import Document, flag, text, texts
+from persys_agent.runtimes.docker.engine import Engine, EngineError
+from persys_agent.runtimes.docker.execution import run_inside
+from persys_agent.runtimes.docker.labels import (
+    CLUSTER,
+    MANAGED,
+    NODE,
+    REVISION,
+    RUNTIME,
+    SPEC_HASH,
+    WORKLOAD,
+    checked_id,
+)
+from persys_agent.runtimes.docker.log_lines import LastWordsReader
+from persys_agent.runtimes.docker.states import instance, secrets
+from persys_agent.runtimes.docker.usage import ContainerUse, UsageMeter, total_usage
+from persys_agent.runtimes.port import (
+    Capability,
+    Creation,
+    ExecExit,
+    ExecOutput,
+    FailureCode,
+    Instance,
+    LogLine,
+    Order,
+    Owner,
+    RuntimeFailedError,
+    RuntimeUnavailableError,
+)
+from persys_core.model.ids import WorkloadId, is_valid_id
+from persys_core.model.spec import ComposeSpec, secret_values
+from persys_core.model.states import WorkloadType
+from persys_core.model.usage import WorkloadUsage
+
+__all__ = ["ComposeRuntime"]
+
+_PROJECT = "com.docker.compose.project"
+_SOURCE = "compose.stats"
+_DEFAULTS = ComposeSettings()
+
+
+class ComposeRuntime:
+    """Implements ``Runtime`` and ``Interactive``. ``root`` holds a folder for each project."""
+
+    kind = WorkloadType.COMPOSE
+
+    def __init__(
+        self,
+        endpoint: str,
+        root: Path,
+        owner: Owner,
+        settings: ComposeSettings = _DEFAULTS,
+        runner: CommandRunner | None = None,
+    ) -> None:
+        self._engine = Engine(endpoint)
+        self._root, self._owner, self._settings = root, owner, settings
+        self._compose = ComposeCommand(runner or SubprocessRunner(), settings, endpoint)
+        self._meter = UsageMeter(self._engine, settings.first_sample, settings.concurrent_calls)
+        self._words = LastWordsReader(self._engine)
+        self._slots = asyncio.Semaphore(settings.concurrent_calls)
+
+    async def probe(self) -> Capability:
+        """Ask the daemon and Compose for their versions."""
+        try:
+            daemon = await self._engine.version()
+            self._compose.forget()
+            program = await self._compose.program()
+        except (RuntimeUnavailableError, EngineError) as error:
+            return Capability(False, str(error))
+        return Capability(True, f"Compose {program.version}, Docker {text(daemon, 'Version')}")
+
+    async def create(self, order: Order) -> Creation:
+        """Adopt, replace or make the application of this workload; see the port."""
+        name = checked_id(order.workload_id)
+        app = await asyncio.to_thread(
+            application, order, allow_privileged=self._settings.allow_privileged
+        )
+        existing = await self._containers(name)
+        files = await self._files(order, app)
+        folder = self._folder(name)
+        before = await asyncio.to_thread(folder.read) if existing else None
+        volumes = await self._engine.volumes({_PROJECT: project(self._owner, name)})
+        await asyncio.to_thread(folder.write, files)
+        if existing and _is_up_to_date(existing, app, order):
+            return Creation.ADOPTED
+        try:
+            await self._up(name, ("--no-start",), secret_values(order.spec))
+        except (RuntimeFailedError, asyncio.CancelledError):
+            await asyncio.shield(self._undo(name, before, volumes))
+            raise
+        return Creation.REPLACED if existing else Creation.CREATED
+
+    async def start(self, workload_id: WorkloadId) -> None:
+        """Run every service that is not done; nothing happens where all of them run."""
+        shown = await self._required(checked_id(workload_id))
+        if is_up([await self._alone(workload_id, each) for each in shown]):
+            return
+        for each in shown:
+            if flag(each, "State", "Paused"):
+                await self._engine.unpause(text(each, "Id"))
+        is_lone = len(shown) == 1 or not self._folder(workload_id).exists()
+        if is_lone and await self._have_started(shown):
+            return
+        hidden = frozenset().union(*map(secrets, shown))
+        await self._up(workload_id, ("--detach",), hidden)
+
+    async def stop(self, workload_id: WorkloadId, grace: timedelta) -> None:
+        """Ask every service to end, in Compose's order, and end them by force after ``grace``."""
+        if is_valid_id(workload_id):
+            await self._halt(workload_id, await self._containers(workload_id), grace)
+
+    async def remove(self, workload_id: WorkloadId, *, with_data: bool = False) -> None:
+        """Remove containers, networks and files; with ``with_data`` the named volumes too."""
+        if not is_valid_id(workload_id):
+            return
+        containers = await self._containers(workload_id)
+        await self._halt(workload_id, containers, self._settings.removal_grace)
+        await self._clear(workload_id, keep=() if with_data else None)
+        await asyncio.to_thread(self._folder(workload_id).remove)
+
+    async def inspect(self, workload_id: WorkloadId) -> Instance | None:
+        """The application as the Engine shows its containers now."""
+        if not is_valid_id(workload_id):
+            return None
+        shown = await self._containers(workload_id)
+        return await self._instance(workload_id, shown) if shown else None
+
+    async def instances(self) -> Sequence[Instance]:
+        """Every application of ours."""
+        found = await self._ours({})
+        names = sorted({texts(each, "Labels")[WORKLOAD] for each in found})
+        listed = await asyncio.gather(*map(self.inspect, names))
+        return [each for each in listed if each is not None]
+
+    async def usage(self) -> Mapping[WorkloadId, WorkloadUsage]:
+        """What the running containers of each application use together."""
+        found = await self._ours({}, running=True)
+        names = {text(each, "Id"): texts(each, "Labels")[WORKLOAD] for each in found}
+        uses: defaultdict[WorkloadId, list[ContainerUse]] = defaultdict(list)
+        for container, use in (await self._meter.measure(names)).items():
+            uses[names[container]].append(use)
+        return {
+            name: total_usage(name, self._owner.node_id, self.kind, _SOURCE, together)
+            for name, together in uses.items()
+        }
+
+    async def logs(
+        self, workload_id: WorkloadId, *, tail: int, follow: bool
+    ) -> AsyncGenerator[LogLine, None]:
+        """The last lines of all services, then with ``follow`` those to come."""
+        shown = await self._required(workload_id)
+        containers = {text(each, "Id"): service_of(each) for each in shown}
+        lines = merged_lines(self._engine, containers, tail, follow=follow)
+        async with aclosing(lines):
+            async for line in lines:
+                yield line
+
+    async def execute(
+        self,
+        workload_id: WorkloadId,
+        command: Sequence[str],
+        input: AsyncIterator[bytes],
+        *,
+        tty: bool = False,
+    ) -> AsyncGenerator[ExecOutput | ExecExit, None]:
+        """Run a command in the first service, or in the one that the spec names for that."""
+        shown = await self._required(workload_id)
+        chosen = [each for each in shown if _labels(each).get(EXEC_LABEL) == "true"] or shown
+        running = run_inside(self._engine, text(chosen[0], "Id"), command, input, tty=tty)
+        async with aclosing(running):
+            async for item in running:
+                yield item
+
+    async def aclose(self) -> None:
+        """Close the connections; the applications run on."""
+        await self._engine.aclose()
+
+    def _folder(self, workload_id: WorkloadId) -> ProjectFolder:
+        return ProjectFolder(self._root, project(self._owner, workload_id))
+
+    async def _files(self, order: Order, app: Application) -> Files:
+        assert isinstance(order.spec.body, ComposeSpec)
+        program = await self._compose.program()
+        return Files(
+            compose=app.text,
+            overlay=overlay(app, self._owner, order),
+            env=env_text(order.spec.body.env, is_v1=program.is_v1),
+        )
+
+    async def _up(
+        self, workload_id: WorkloadId, how: Sequence[str], hidden: frozenset[str]
+    ) -> None:
+        words = ("up", *how, "--remove-orphans")
+        await self._call(workload_id, words, self._settings.up_timeout, hidden)
+
+    async def _call(
+        self,
+        workload_id: WorkloadId,
+        words: Sequence[str],
+        timeout: timedelta,
+        hidden: frozenset[str] = frozenset(),
+    ) -> None:
+        """Call Compose; where it fails and the daemon is silent, that is what is the matter."""
+        folder, name = self._folder(workload_id), project(self._owner, workload_id)
+        if not folder.exists():
+            raise RuntimeFailedError(
+                FailureCode.RUNTIME_ERROR, f"the files of project {name} are gone; apply it anew"
+            )
+        try:
+            await self._compose.run(folder, name, words, timeout, hidden)
+        except RuntimeFailedError:
+            await self._engine.version()
+            raise
+
+    async def _halt(
+        self, workload_id: WorkloadId, shown: Sequence[Document], grace: timedelta
+    ) -> None:
+        """Stop what runs: in Compose's order, or without its files all at once. One alone has no
+        order."""
+        active = [each for each in shown if _is_active(each)]
+        seconds = math.ceil(grace.total_seconds())
+        if not active:
+            return
+        if len(active) > 1 and self._folder(workload_id).exists():
+            words = ("stop", "--timeout", str(seconds))
+            try:
+                await self._call(workload_id, words, self._settings.call_timeout + grace)
+                return
+            except RuntimeFailedError:
+                pass  # a file that Compose does not take any more must not keep it running
+        try:
+            await asyncio.gather(*(self._engine.stop(text(each, "Id"), seconds) for each in active))
+        except EngineError as error:
+            raise _refused("stopped", error) from error
+
+    async def _have_started(self, shown: Sequence[Document]) -> bool:
+        """Start containers without their order: one alone has none, and without files nobody
+        knows it. Where that fails, Compose may know what is missing, and how to tell it."""
+        try:
+            for each in shown:
+                await self._engine.start(text(each, "Id"))
+        except EngineError:
+            return False
+        return True
+
+    async def _undo(
+        self, workload_id: WorkloadId, before: Files | None, volumes: Sequence[str]
+    ) -> None:
+        """After a failed creation: the old files, or nothing at all where there was nothing."""
+        folder = self._folder(workload_id)
+        if before is not None:
+            await asyncio.to_thread(folder.write, before)
+        else:
+            await self._clear(workload_id, keep=volumes)
+            await asyncio.to_thread(folder.remove)
+
+    async def _clear(self, workload_id: WorkloadId, keep: Sequence[str] | None) -> None:
+        """Remove all that is the project's; of its volumes those to ``keep`` (``None``: all)."""
+        mark = {_PROJECT: project(self._owner, workload_id)}
+        try:
+            for each in await self._engine.containers(mark):
+                await self._engine.delete(text(each, "Id"), with_volumes=keep is not None)
+            for network in await self._engine.networks(mark):
+                await self._engine.delete_network(network)
+            if keep is not None:
+                for volume in set(await self._engine.volumes(mark)) - set(keep):
+                    await self._engine.delete_volume(volume)
+        except EngineError as error:
+            raise _refused("removed", error) from error
+
+    async def _ours(self, marks: Mapping[str, str], *, running: bool = False) -> Sequence[Document]:
+        wanted = {MANAGED: "true", NODE: self._owner.node_id, RUNTIME: KIND, **marks}
+        found = await self._engine.containers(wanted, running=running)
+        return [
+            each
+            for each in found
+            if texts(each, "Labels").get(CLUSTER, "") == self._owner.cluster_id
+        ]
+
+    async def _containers(self, workload_id: WorkloadId) -> Sequence[Document]:
+        """Every container of the application, in the order of its services."""
+        found = await self._ours({WORKLOAD: workload_id})
+        shown = await asyncio.gather(*(self._shown(text(each, "Id")) for each in found))
+        there = [each for each in shown if each is not None]
+        return sorted(there, key=lambda each: (service_of(each), text(each, "Name")))
+
+    async def _shown(self, container_id: str) -> Document | None:
+        async with self._slots:
+            return await self._engine.show(container_id)
+
+    async def _required(self, workload_id: WorkloadId) -> Sequence[Document]:
+        shown = await self._containers(workload_id) if is_valid_id(workload_id) else ()
+        if not shown:
+            raise RuntimeFailedError(
+                FailureCode.RUNTIME_ERROR,
+                f'there is no application of workload "{workload_id}" here',
+            )
+        return shown
+
+    async def _instance(self, workload_id: WorkloadId, shown: Sequence[Document]) -> Instance:
+        containers = [await self._alone(workload_id, each) for each in shown]
+        return application_instance(workload_id, project(self._owner, workload_id), containers)
+
+    async def _alone(self, workload_id: WorkloadId, shown: Document) -> ServiceContainer:
+        words = await self._words.of(shown)
+        return ServiceContainer(service_of(shown), instance(workload_id, shown, words))
+
+
+def _labels(shown: Document) -> Mapping[str, str]:
+    return texts(shown, "Config", "Labels")
+
+
+def _is_active(shown: Document) -> bool:
+    return text(shown, "State", "Status") in {"running", "restarting", "paused"}
+
+
+def _is_up_to_date(shown: Sequence[Document], app: Application, order: Order) -> bool:
+    """Whether every container is of this order, and every service that is expected has one."""
+    wanted = (order.revision_id, order.spec_hash)
+    found = {(_labels(each).get(REVISION), _labels(each).get(SPEC_HASH)) for each in shown}
+    return found == {wanted} and app.expected <= set(map(service_of, shown))
+
+
+def _refused(what: str, error: EngineError) -> RuntimeFailedError:
+    return RuntimeFailedError(FailureCode.RUNTIME_ERROR, f"cannot be {what}: {error}")

@@ -1,0 +1,30 @@
+"""What the operator of a node decides about its containers."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from attrs import frozen
+
+__all__ = ["DockerSettings"]
+
+
+@frozen
+class DockerSettings:
+    """How the Engine is used.
+
+    ``publish_address``: where ports are bound; empty is every address, of IPv6 too.
+    ``registry_config``: a ``config.json`` as ``docker login`` writes it, empty for none.
+    ``call_timeout``: for one question to the Engine. ``pull_timeout``: for all of one pull.
+    ``replace_grace``: how long an outdated container may take to end.
+    ``first_sample``: between the two samples of a container that was not measured before.
+    """
+
+    allow_privileged: bool = False
+    publish_address: str = "0.0.0.0"
+    registry_config: str = ""
+    call_timeout: timedelta = timedelta(seconds=30)
+    pull_timeout: timedelta = timedelta(minutes=10)
+    replace_grace: timedelta = timedelta(seconds=10)
+    first_sample: timedelta = timedelta(milliseconds=250)
+    concurrent_calls: int = 16
