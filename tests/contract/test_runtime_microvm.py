@@ -88,6 +88,9 @@ class FirecrackerBench(RuntimeBench):
     def lasting(self) -> WorkloadSpec:
         return machine("lasting")
 
+    def stubborn(self) -> WorkloadSpec:
+        return machine("deaf")
+
     def ending(self, code: int) -> WorkloadSpec:
         return machine(f"ending-{code}")
 

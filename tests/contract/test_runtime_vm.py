@@ -23,6 +23,7 @@ from persys_agent.runtimes.port import (
     RuntimeFailedError,
     RuntimeUnavailableError,
 )
+from persys_agent.runtimes.vm.accelerator import kvm_works
 from persys_agent.runtimes.vm.binding import Connection, load_libvirt
 from persys_agent.runtimes.vm.folders import owner_folder
 from persys_agent.runtimes.vm.runtime import LibvirtRuntime
@@ -119,13 +120,20 @@ class LibvirtBench(RuntimeBench):
         (self.folder / "images/busy.img").write_bytes(boot_sector(BUSY))
         self.runtime, self.neighbour = self.new("n1"), self.new("n2")
 
-    def new(self, node: str, uri: str = "") -> LibvirtRuntime:
+    def new(
+        self,
+        node: str,
+        uri: str = "",
+        call_timeout: timedelta = timedelta(seconds=60),
+        accelerator: Accelerator = Accelerator.QEMU,
+    ) -> LibvirtRuntime:
         settings = VmSettings(
             images_root=self.folder / "images",
             state_dir=self.folder / "state",
             disk_roots=(self.folder / "disks",),
-            accelerator=Accelerator.QEMU,
+            accelerator=accelerator,
             replace_grace=timedelta(0),
+            call_timeout=call_timeout,
         )
         made = LibvirtRuntime(uri or self.server.uri, Owner(node, "c1"), settings)
         self._handed_out.append(made)
@@ -247,6 +255,42 @@ class TestLibvirtRuntime(RuntimeSuite):
             assert instance is not None
             assert instance.state is AgentState.RUNNING
             assert vms.server.guest_pids() == pids
+
+    async def test_kvm_is_used_where_it_works(self, vms: LibvirtBench) -> None:
+        """``auto`` takes KVM if, and only if, a guest runs under it; the capability says which."""
+        runtime = vms.new("n1", accelerator=Accelerator.AUTO)
+        async with closing(vms):
+            capability = await runtime.probe()
+            works = await kvm_works("/usr/bin/qemu-system-x86_64")
+            assert capability.detail.endswith("kvm" if works else "qemu")
+
+    async def test_a_hung_libvirtd_is_no_answer(self, vms: LibvirtBench) -> None:
+        """A libvirtd that does not answer is given up in time, does not hold the loop, and is
+        asked again by the next call."""
+        runtime = vms.new("n1", call_timeout=timedelta(seconds=0.5))
+        async with closing(vms):
+            await runtime.instances()
+            with vms.server.hanging():
+                with pytest.raises(RuntimeUnavailableError, match="did not answer"):
+                    await runtime.inspect("w")
+                assert not (await runtime.probe()).is_available
+            assert await runtime.inspect("w") is None
+
+    async def test_a_failed_replacement_keeps_the_data(self, vms: LibvirtBench) -> None:
+        """What libvirt refuses to define leaves the older revision and its disks."""
+        runtime = vms.new("n1")
+        root = owner_folder(vms.folder / "state", Owner("n1", "c1")) / "keeps/root.qcow2"
+        async with closing(vms), removing(runtime, "keeps"):
+            await runtime.create(order_of("keeps", vms.lasting(), "good"))
+            inode = root.stat().st_ino
+            bad = machine("idle", networks=(NetworkSpec(network="persys", model="no such model"),))
+            with pytest.raises(RuntimeFailedError) as raised:
+                await runtime.create(order_of("keeps", bad, "bad"))
+            assert raised.value.code is FailureCode.INVALID_SPEC
+            left = await runtime.inspect("keeps")
+            assert left is not None
+            assert left.revision_id == "good"
+            assert root.stat().st_ino == inode
 
     async def test_a_slow_stop_holds_up_nobody(self, vms: LibvirtBench) -> None:
         """While one guest uses up its grace, another is made, started and removed."""

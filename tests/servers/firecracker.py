@@ -224,6 +224,11 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         self.calls = socket.with_name("calls.log")
         super().__init__(str(socket), Handler)
 
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that hung up is no error; the traceback of others is part of the console."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"

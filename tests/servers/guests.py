@@ -39,9 +39,14 @@ while read line; do echo "user-data: $line"; done < /mnt/user-data
 while read line; do echo "meta-data: $line"; done < /mnt/meta-data
 /bin/busybox ip link set eth0 up
 /bin/busybox udhcpc -i eth0 -n -q -t 5 -T 1 -s /bin/dhcp >/dev/null 2>&1 && echo "dhcp: done"
+# Opened before it is said: a button that is pressed from now on is not missed.
+last=2
+for input in /dev/input/event*; do last=$((last + 1)); eval "exec $last<$input"; done
 echo "guest: ready"
-for input in /dev/input/event*; do
-  (/bin/busybox head -c 1 $input >/dev/null; echo "guest: power button"; /bin/busybox poweroff -f) &
+for input in $(/bin/busybox seq 3 $last); do
+  (/bin/busybox head -c 1 <&$input >/dev/null
+   echo "guest: power button"
+   /bin/busybox poweroff -f) &
 done
 wait
 """

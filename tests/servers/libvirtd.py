@@ -6,11 +6,12 @@ test's. Guests outlive it, as they do in the field; ``stop`` ends them too, by t
 
 from __future__ import annotations
 
-import asyncio
 import os
+import select
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -23,6 +24,11 @@ from tests.servers.required import absent
 __all__ = ["Libvirtd", "libvirtd"]
 
 READY_SECONDS = 30.0
+WAIT_SECONDS = 10.0
+_PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin"
+_PROGRAMS = (
+    "libvirtd", "virsh", "qemu-system-x86_64", "qemu-img", "dnsmasq", "ip", "unshare",
+)  # fmt: skip
 _QEMU_CONF = """\
 user = "root"
 group = "root"
@@ -38,6 +44,18 @@ unix_sock_dir = "{folder}/sock"
 unix_sock_group = "root"
 auth_unix_rw = "none"
 auth_unix_ro = "none"
+"""
+# Guests and helpers are orphans, and libvirtd waits until they are reaped: a container's init may
+# take its time. The reaper ends with the last of them.
+_REAP = """\
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ)
+try:
+    while True:
+        os.wait()
+except ChildProcessError:
+    pass
 """
 # The namespaces' own mounts; the socket lies outside of them.
 _ENTER = """\
@@ -60,7 +78,7 @@ class Libvirtd:
     """One server. It may be killed and started again; its guests and its domains stay."""
 
     folder: Path
-    _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    _reapers: list[subprocess.Popen[bytes]] = field(factory=list, init=False)
 
     @property
     def uri(self) -> str:
@@ -70,14 +88,18 @@ class Libvirtd:
     def start(self) -> None:
         """Start it, and wait until it answers."""
         self._lay_out()
-        program = shutil.which("libvirtd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+        program = shutil.which("libvirtd", path=_PATH)
+        inside = ["/bin/sh", "-c", _ENTER, "libvirtd", str(self.folder), str(program)]
+        namespaces = ["unshare", "--mount", "--net", "--propagation", "private"]
         with (self.folder / "libvirtd.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                ["unshare", "--mount", "--net", "--propagation", "private", "/bin/sh", "-c", _ENTER,
-                 "libvirtd", str(self.folder), str(program)],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            )  # fmt: skip
-        self._wait_until_ready()
+            reaper = subprocess.Popen(
+                [sys.executable, "-IS", "-c", _REAP, *namespaces, *inside],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        self._reapers.append(reaper)
+        self._wait_until_ready(reaper)
 
     def _lay_out(self) -> None:
         for name in ("etc/qemu", "lib/qemu", "log/qemu", "cache", "run", "sock"):
@@ -85,30 +107,32 @@ class Libvirtd:
         (self.folder / "etc/qemu.conf").write_text(_QEMU_CONF)
         (self.folder / "libvirtd.conf").write_text(_DAEMON_CONF.format(folder=self.folder))
 
-    def _wait_until_ready(self) -> None:
+    def _wait_until_ready(self, reaper: subprocess.Popen[bytes]) -> None:
         check = ["virsh", "-c", self.uri, "version"]
-        deadline = READY_SECONDS / 0.1
-        for _ in range(int(deadline)):
-            assert self._process is not None
-            if self._process.poll() is not None:
-                break
+        for _ in range(int(READY_SECONDS / 0.1)):
             if subprocess.run(check, capture_output=True, check=False).returncode == 0:
                 return
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(0.1)
+                reaper.wait(0.1)
+                break
         raise AssertionError(f"no libvirtd: {(self.folder / 'libvirtd.log').read_text()[-2000:]}")
 
     def kill(self) -> None:
         """End the daemon alone, at once."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+        file = self.folder / "libvirtd.pid"
+        if file.exists():
+            _kill_and_wait(int(file.read_text()))
+            file.unlink(missing_ok=True)
 
-    async def restart(self) -> None:
-        """Kill it and start it again, off the event loop."""
-        await asyncio.to_thread(self.kill)
-        await asyncio.to_thread(self.start)
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """It answers nobody within the block."""
+        pid = int((self.folder / "libvirtd.pid").read_text())
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
     def guest_pids(self) -> list[int]:
         """The QEMU processes that it started and that still run."""
@@ -118,19 +142,35 @@ class Libvirtd:
 
     def stop(self) -> None:
         """End it, its guests and the helpers of its networks."""
-        helpers = self.folder.glob("run/libvirt/network/*.pid")
-        pids = [*self.guest_pids(), *(int(path.read_text()) for path in helpers)]
         self.kill()
-        for pid in pids:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        helpers = self.folder.glob("run/libvirt/network/*.pid")
+        for pid in [*self.guest_pids(), *(int(path.read_text()) for path in helpers)]:
+            _kill_and_wait(pid)
+        for reaper in self._reapers:
+            try:
+                reaper.wait(WAIT_SECONDS)
+            except subprocess.TimeoutExpired:
+                reaper.kill()
+                reaper.wait()
+
+
+def _kill_and_wait(pid: int) -> None:
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        select.select([descriptor], [], [], WAIT_SECONDS)
+    finally:
+        os.close(descriptor)
 
 
 def _missing() -> str:
     if find_spec("libvirt") is None:
         return "the libvirt module is not installed (persys-agent[vm])"
-    for program in ("libvirtd", "virsh", "qemu-system-x86_64", "qemu-img", "unshare"):
-        if shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin") is None:
+    for program in _PROGRAMS:
+        if shutil.which(program, path=_PATH) is None:
             return f"there is no {program}"
     allowed = subprocess.run(
         ["unshare", "--mount", "--net", "true"], capture_output=True, check=False

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import grpc.aio
@@ -49,9 +49,11 @@ async def told(**options: Any) -> AsyncIterator[tuple[Listener, ControlClient]]:
     control_pb2_grpc.add_AgentControlServicer_to_server(listener, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    async with open_control_channel(f"127.0.0.1:{port}") as channel:
-        yield listener, ControlClient(channel, **options)
-    await server.stop(None)
+    try:
+        async with open_control_channel(f"127.0.0.1:{port}") as channel:
+            yield listener, ControlClient(channel, **options)
+    finally:
+        await server.stop(None)
 
 
 async def test_a_registration_says_what_only_ours_say() -> None:
@@ -63,8 +65,9 @@ async def test_a_registration_says_what_only_ours_say() -> None:
         frozenset(),
         reserved=Resources.of(memory_mb=256),
         cluster_id="c1",
+        stop_after_seconds=120,
     )
-    async with told(stop_after=timedelta(minutes=2)) as (listener, client):
+    async with told() as (listener, client):
         await client.register(node)
     (sent,) = listener.registrations
     assert (sent.cluster_id, sent.stop_after_seconds) == ("c1", 120)

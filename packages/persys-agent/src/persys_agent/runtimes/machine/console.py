@@ -24,25 +24,29 @@ _POLL_SECONDS = 0.25
 
 
 async def console_lines(
-    path: Path, *, tail: int, follow: bool, is_running: Callable[[], Awaitable[bool]]
+    path: Path,
+    *,
+    tail: int,
+    follow: bool,
+    is_running: Callable[[], Awaitable[bool]],
+    poll_seconds: float = _POLL_SECONDS,
 ) -> AsyncIterator[LogLine]:
     """The last ``tail`` lines, then with ``follow`` those to come until the machine ends.
 
     A file that is not there (yet) is empty. Raises ``OSError`` where it may not be read.
     """
     reader = _Reader(path)
-    for text in (await asyncio.to_thread(reader.last_lines, tail, follow))[-tail or None :]:
-        if tail:
-            yield _line(text)
+    for text in await asyncio.to_thread(reader.last_lines, tail, follow):
+        yield _line(text)
     while follow:
         # Asked before reading: what was written until the end is read after the end is seen.
         goes_on = await is_running()
-        while texts := await asyncio.to_thread(reader.next_lines):
+        while (texts := await asyncio.to_thread(reader.next_lines)) is not None:
             for text in texts:
                 yield _line(text)
         if not goes_on:
             break
-        await asyncio.sleep(_POLL_SECONDS)
+        await asyncio.sleep(poll_seconds)
     if follow and reader.rest:
         yield _line(reader.rest)
 
@@ -79,9 +83,11 @@ class _Reader:
             lines.append(self.rest)
         return lines[-count:] if count else []
 
-    def next_lines(self) -> list[bytes]:
-        """Lines that have been finished since; at most one chunk is read."""
+    def next_lines(self) -> list[bytes] | None:
+        """Lines that have been finished since, in one chunk; ``None`` where nothing was written."""
         content = self._read_on()
+        if not content:
+            return None
         *lines, self.rest = (self.rest + content).split(b"\n")
         if len(self.rest) > _CHUNK_BYTES:
             lines.append(self.rest)

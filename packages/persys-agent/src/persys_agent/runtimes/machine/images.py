@@ -68,7 +68,8 @@ def find_image(name: str, images_root: Path) -> Path:
     Raises ``RuntimeFailedError``: ``IMAGE_NOT_FOUND`` where there is none.
     """
     if "://" in name:
-        text = f"image {name!r} is not downloaded: put it into {images_root} and name it"
+        # Not quoted: a URL may hold a password.
+        text = f"images are not downloaded from URLs: put it into {images_root} and name it"
         raise RuntimeFailedError(FailureCode.IMAGE_NOT_FOUND, text)
     for suffix in _SUFFIXES:
         path = allowed_path(str(images_root / (name + suffix)), [images_root])

@@ -97,6 +97,8 @@ class MachineFolder:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as file:
             json.dump(_document(record), file)
+            file.flush()
+            os.fsync(descriptor)
         part.replace(self.path / _RECORD)
 
     def make(self, record: Record) -> bool:

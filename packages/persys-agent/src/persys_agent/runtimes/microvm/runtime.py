@@ -2,7 +2,8 @@
 
 Decided here: one Firecracker process for each machine, started when the machine is, that outlives
 the agent and is found again by its folder. Stopping sends Ctrl-Alt-Del, which Linux guests take for
-an orderly shutdown, and ends the process after the grace.
+an orderly shutdown, and ends the process after the grace. A new revision begins with a fresh copy
+of its image; what has to survive lies on volumes.
 """
 
 from __future__ import annotations

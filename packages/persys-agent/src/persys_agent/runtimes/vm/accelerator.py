@@ -42,13 +42,18 @@ def probe_firmware() -> bytes:
     return bytes(image)
 
 
-async def kvm_works(emulator: str, *, accelerator: str = "kvm", cpu: str = "host") -> bool:
-    """Whether a 64-bit guest runs under KVM with this emulator (x86 only; others are believed)."""
+async def kvm_works(
+    emulator: str, *, accelerator: str = "kvm", cpu: str = "host", seconds: float = _PROBE_SECONDS
+) -> bool:
+    """Whether a 64-bit guest runs under KVM with this emulator (x86 only; others are believed).
+
+    A guest that has not ended after ``seconds`` hangs.
+    """
     if not emulator.endswith(("x86_64", "kvm")):
         return True
     image = await asyncio.to_thread(_write_firmware)
     try:
-        return await _exit_code(emulator, accelerator, cpu, image) == _EXIT_CODE
+        return await _exit_code(emulator, accelerator, cpu, image, seconds) == _EXIT_CODE
     finally:
         image.unlink(missing_ok=True)
 
@@ -59,7 +64,9 @@ def _write_firmware() -> Path:
         return Path(file.name)
 
 
-async def _exit_code(emulator: str, accelerator: str, cpu: str, image: Path) -> int | None:
+async def _exit_code(
+    emulator: str, accelerator: str, cpu: str, image: Path, seconds: float
+) -> int | None:
     words = ["-accel", accelerator, "-cpu", cpu, "-machine", "pc", "-m", "16", "-bios", str(image)]
     exit_port = "isa-debug-exit,iobase=0xf4,iosize=0x1"
     try:
@@ -71,7 +78,7 @@ async def _exit_code(emulator: str, accelerator: str, cpu: str, image: Path) -> 
     except OSError:
         return None
     try:
-        async with asyncio.timeout(_PROBE_SECONDS):
+        async with asyncio.timeout(seconds):
             return await process.wait()
     except TimeoutError:
         return None

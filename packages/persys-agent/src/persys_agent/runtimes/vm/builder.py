@@ -7,6 +7,7 @@ marked as another workload's.
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from attrs import evolve, frozen
@@ -14,6 +15,7 @@ from attrs import evolve, frozen
 from persys_agent.runtimes.cloud_init.image import write_seed
 from persys_agent.runtimes.cloud_init.seed import Seed, seed_of
 from persys_agent.runtimes.machine.images import (
+    Marker,
     delete_disk,
     make_disk,
     marker_of,
@@ -35,8 +37,9 @@ from persys_agent.runtimes.vm.plan import (
     nics_of,
 )
 from persys_agent.runtimes.vm.settings import VmSettings
+from persys_core.model.ids import WorkloadId
 
-__all__ = ["Build", "build_domain", "plan_build", "release_disks"]
+__all__ = ["Build", "build_domain", "plan_build", "release_old"]
 
 
 @frozen
@@ -68,6 +71,7 @@ def plan_build(order: Order, owner: Owner, host: Host, settings: VmSettings) -> 
         nics=nics_of(name, vm, settings.default_network),
         boot=boot_of(vm.metadata, settings.images_root),
         console=folder.console,
+        labels=vm.metadata,
     )
     for disk in plan.disks:
         _check(disk, plan)
@@ -83,16 +87,17 @@ async def build_domain(build: Build, link: LibvirtLink) -> None:
         xml = domain_xml(plan)
         await link.call(lambda connection: connection.defineXML(xml))
     except OSError as error:
-        build.folder.clear(build.plan.name, made)
+        build.folder.discard(build.plan.name, made)
         raise storage_failure(error, "cannot write the machine's files") from error
     except BaseException:
-        build.folder.clear(build.plan.name, made)
+        build.folder.discard(build.plan.name, made)
         raise
 
 
-def release_disks(files: list[str], build: Build) -> None:
-    """Delete the disks of the old revision that the new one does not have, or has made of
-    another image; data on the others survives."""
+def release_old(files: list[str], build: Build) -> None:
+    """Delete the seed, the console and those disks of the old revision that the new one does not
+    have, or has made of another image; data on the others survives."""
+    build.folder.discard(build.plan.name, [])
     kept = {disk.location: str(disk.backing or "") for disk in build.plan.disks}
     for file in files:
         path = Path(file)
@@ -108,7 +113,7 @@ async def _write(build: Build, made: list[str]) -> DomainPlan:
         image = await write_seed(build.seed, build.folder.seed)
         plan = evolve(plan, mark=evolve(plan.mark, seed=image.metadata()))
     for disk in plan.disks:
-        if _is_missing(disk):
+        if await asyncio.to_thread(_is_missing, disk, plan.name):
             if not disk.is_managed:
                 made.append(disk.location)
             await make_disk(
@@ -122,8 +127,15 @@ async def _write(build: Build, made: list[str]) -> DomainPlan:
     return plan
 
 
-def _is_missing(disk: PlannedDisk) -> bool:
-    return _is_to_be_made(disk) and not Path(disk.location).exists()
+def _is_missing(disk: PlannedDisk, workload_id: WorkloadId) -> bool:
+    """Whether it has to be made; one of ours that is left over from another image has to."""
+    if not _is_to_be_made(disk):
+        return False
+    path, wanted = Path(disk.location), Marker(workload_id, str(disk.backing or ""))
+    marker = marker_of(path)
+    if marker is not None and marker != wanted:
+        delete_disk(path, workload_id)
+    return not path.exists()
 
 
 def _is_to_be_made(disk: PlannedDisk) -> bool:
@@ -137,7 +149,8 @@ def _check(disk: PlannedDisk, plan: DomainPlan) -> None:
         return
     marker = marker_of(path)
     if marker is not None and marker.workload_id != plan.name and path.exists():
-        text = f"disk {path} belongs to workload {marker.workload_id or 'of another program'}"
+        whose = f"workload {marker.workload_id}" if marker.workload_id else "another program"
+        text = f"disk {path} belongs to {whose}"
         raise RuntimeFailedError(FailureCode.NAME_CONFLICT, text)
     if not path.exists() and not _is_to_be_made(disk):
         text = f"no disk {path}: give it a size or a backing file to have it made"

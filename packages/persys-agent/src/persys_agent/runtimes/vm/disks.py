@@ -112,7 +112,7 @@ def _rbd(text: str) -> PlannedDisk:
     image, _, server = text.removeprefix("rbd:").partition("@")
     host, _, port = server.partition(":")
     if "/" not in image or (port and not port.isdigit()):
-        raise _invalid(f"{text!r} is not rbd:pool/image")
+        raise _invalid("a path that begins with rbd: has to be rbd:pool/image[@host[:port]]")
     return PlannedDisk("", Source.RBD, image, host=host, port=int(port or _CEPH_PORT))
 
 

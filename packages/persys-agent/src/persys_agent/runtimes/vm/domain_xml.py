@@ -31,7 +31,7 @@ def domain_xml(plan: DomainPlan) -> str:
     domain = ET.Element("domain", {"type": plan.host.virt_type})
     _text(domain, "name", plan.name)
     _text(domain, "uuid", plan.uuid)
-    ET.SubElement(domain, "metadata").append(mark_element(plan.mark))
+    ET.SubElement(domain, "metadata").append(mark_element(plan.mark, plan.labels))
     _text(domain, "memory", str(plan.memory_mb), unit="MiB")
     _text(domain, "vcpu", str(plan.vcpus), placement="static")
     _limit_cpu(domain, plan)

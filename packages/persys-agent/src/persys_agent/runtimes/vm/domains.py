@@ -20,7 +20,8 @@ from persys_agent.runtimes.vm.usage import STATS, counters_of
 from persys_core.model.ids import WorkloadId
 
 __all__ = [
-    "Found", "Stage", "ask_to_end", "end", "find", "instance_of", "instances_of", "read_counters",
+    "Found", "Stage", "ask_to_end",
+    "disks_of", "end", "find", "instance_of", "instances_of", "read_counters",
     "run", "stage_of", "undefine",
 ]  # fmt: skip
 
@@ -87,13 +88,18 @@ def end(domain: Domain) -> None:
 
 def undefine(domain: Domain) -> list[str]:
     """Forget it with its NVRAM, saved state and snapshots; returns the files of its disks."""
-    files = disk_files(domain.XMLDesc())
+    files = disks_of(domain)
     try:
         domain.undefineFlags(_UNDEFINE_ALL)
     except load_libvirt().libvirtError as error:
         if error.get_error_code() != _NO_DOMAIN:
             raise
     return files
+
+
+def disks_of(domain: Domain) -> list[str]:
+    """The files of its disks."""
+    return disk_files(domain.XMLDesc())
 
 
 def instance_of(domain: Domain, mark: Mark) -> Instance:

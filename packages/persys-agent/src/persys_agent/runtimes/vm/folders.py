@@ -48,12 +48,17 @@ class WorkloadFolder:
     def clear(self, workload_id: WorkloadId, disks: Iterable[str] = ()) -> None:
         """Delete what is the workload's: seed, console, and disks with its mark, here and among
         ``disks``."""
-        marked = [path.with_suffix("") for path in self.path.glob(_MARKED)]
-        for path in [*marked, *map(Path, disks)]:
+        marked = [str(path.with_suffix("")) for path in self.path.glob(_MARKED)]
+        self.discard(workload_id, [*marked, *disks])
+
+    def discard(self, workload_id: WorkloadId, disks: Iterable[str]) -> None:
+        """Delete seed, console and these ``disks`` alone: others may hold an older revision's
+        data."""
+        for path in map(Path, disks):
             delete_disk(path, workload_id)
         for path in (self.seed, self.console):
             path.unlink(missing_ok=True)
-        with suppress(OSError):  # not there, or somebody put something of theirs into it
+        with suppress(OSError):  # not there, or not empty
             self.path.rmdir()
 
 

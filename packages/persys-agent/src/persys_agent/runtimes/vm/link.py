@@ -46,10 +46,12 @@ class LibvirtRefusedError(PersysError):
 
 @define(eq=False)
 class LibvirtLink:
-    """``call_timeout`` bounds how long a caller waits for one call."""
+    """``call_timeout`` bounds how long a caller waits for one call; ``load`` gives the module, or
+    raises ``ImportError``."""
 
     uri: str
     call_timeout: timedelta
+    load: Callable[[], LibvirtModule] = load_libvirt
     _pool: ThreadPoolExecutor = field(init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _connection: Connection | None = field(default=None, init=False)
@@ -80,7 +82,7 @@ class LibvirtLink:
 
     def _run(self, work: Callable[[Connection], _T]) -> _T:
         try:
-            module = load_libvirt()
+            module = self.load()
         except ImportError as error:
             raise RuntimeUnavailableError(f"no libvirt module: {INSTALL}") from error
         try:

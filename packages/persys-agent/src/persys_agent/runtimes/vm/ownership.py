@@ -8,6 +8,7 @@ never adopted, but refused with ``NAME_CONFLICT`` like any other, and stays as i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from xml.etree import ElementTree as ET
 
 from attrs import field, frozen
@@ -32,8 +33,8 @@ class Mark:
     seed: dict[str, str] = field(factory=dict, hash=False)
 
 
-def mark_element(mark: Mark) -> ET.Element:
-    """The element, to be put below ``metadata``."""
+def mark_element(mark: Mark, labels: Mapping[str, str]) -> ET.Element:
+    """The element, to be put below ``metadata``; ``labels`` are shown in it, and never read."""
     ET.register_namespace(_PREFIX, NAMESPACE)
     element = ET.Element(
         f"{{{NAMESPACE}}}workload",
@@ -47,6 +48,8 @@ def mark_element(mark: Mark) -> ET.Element:
     )
     for key, value in sorted(mark.seed.items()):
         ET.SubElement(element, f"{{{NAMESPACE}}}seed", {"key": key, "value": value})
+    for key, value in sorted(labels.items()):
+        ET.SubElement(element, f"{{{NAMESPACE}}}label", {"key": key, "value": value})
     return element
 
 

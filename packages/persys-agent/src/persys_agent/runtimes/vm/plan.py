@@ -7,16 +7,18 @@ Decided here: what a plan consists of, the NICs, and the domain's identity. Disk
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 
-from attrs import frozen
+from attrs import field, frozen
 
 from persys_agent.runtimes.machine.addresses import mac_address
 from persys_agent.runtimes.machine.wishes import Boot
 from persys_agent.runtimes.vm.host import Host
 from persys_agent.runtimes.vm.ownership import Mark
 from persys_core.model.ids import WorkloadId
+from persys_core.model.secrets import masked
 from persys_core.model.spec import NetworkSpec, VmSpec
 
 __all__ = ["DomainPlan", "PlannedDisk", "PlannedNic", "Source", "domain_uuid", "nics_of"]
@@ -69,7 +71,8 @@ class PlannedNic:
 
 @frozen
 class DomainPlan:
-    """A whole domain. ``cpu_millicores`` 0: no limit but the number of ``vcpus``."""
+    """A whole domain. ``cpu_millicores`` 0: no limit but the number of ``vcpus``. ``labels`` are
+    the user's, for people who look at the domain; secret values are masked in them."""
 
     name: WorkloadId
     uuid: str
@@ -82,6 +85,7 @@ class DomainPlan:
     nics: tuple[PlannedNic, ...]
     boot: Boot
     console: Path
+    labels: Mapping[str, str] = field(factory=dict, converter=masked, hash=False)
 
 
 def nics_of(workload_id: WorkloadId, vm: VmSpec, default_network: str) -> tuple[PlannedNic, ...]:

@@ -16,6 +16,7 @@ from attrs import define, evolve, field
 
 from persys_agent.runtimes.machine.alone import OneAtATime
 from persys_agent.runtimes.machine.console import console_lines, limit_console
+from persys_agent.runtimes.machine.images import storage_failure
 from persys_agent.runtimes.machine.refusal import Refusal
 from persys_agent.runtimes.machine.usage import UsageMeter
 from persys_agent.runtimes.port import (
@@ -33,8 +34,8 @@ from persys_agent.runtimes.port import (
 )
 from persys_agent.runtimes.vm import domains
 from persys_agent.runtimes.vm.accelerator import kvm_works
-from persys_agent.runtimes.vm.binding import Connection
-from persys_agent.runtimes.vm.builder import Build, build_domain, plan_build, release_disks
+from persys_agent.runtimes.vm.binding import Connection, LibvirtModule, load_libvirt
+from persys_agent.runtimes.vm.builder import Build, build_domain, plan_build, release_old
 from persys_agent.runtimes.vm.folders import WorkloadFolder, folder_of
 from persys_agent.runtimes.vm.host import Host, host_of
 from persys_agent.runtimes.vm.link import LibvirtLink, LibvirtRefusedError
@@ -58,19 +59,21 @@ _NO_EXECUTE = "a virtual machine runs no commands for us: log in over its networ
 
 @define(eq=False)
 class LibvirtRuntime:
-    """One libvirt, reached at ``uri``, with the machines of ``owner`` on it."""
+    """The libvirt of this host, reached at ``uri``, with the machines of ``owner`` on it."""
 
     uri: str
     owner: Owner
     settings: VmSettings = VmSettings()
+    load: Callable[[], LibvirtModule] = load_libvirt
     kind: WorkloadType = field(default=WorkloadType.VM, init=False)
     _link: LibvirtLink = field(init=False)
     _meter: UsageMeter = field(init=False)
     _alone: OneAtATime = field(factory=OneAtATime, init=False)
     _host: Host | None = field(default=None, init=False)
+    _kvm: dict[str, bool] = field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._link = LibvirtLink(self.uri, self.settings.call_timeout)
+        self._link = LibvirtLink(self.uri, self.settings.call_timeout, self.load)
         self._meter = UsageMeter(self.owner.node_id, self.kind, SOURCE)
 
     async def probe(self) -> Capability:
@@ -194,7 +197,10 @@ class LibvirtRuntime:
         if mark is not None and _is_same(mark, order):
             return Creation.ADOPTED
         host = await self._known_host()
-        build = await asyncio.to_thread(plan_build, order, self.owner, host, self.settings)
+        try:
+            build = await asyncio.to_thread(plan_build, order, self.owner, host, self.settings)
+        except OSError as error:
+            raise storage_failure(error, "cannot look at the machine's files") from error
         if mark is not None:
             await self._retire(build)
         try:
@@ -204,11 +210,12 @@ class LibvirtRuntime:
         return Creation.REPLACED if mark is not None else Creation.CREATED
 
     async def _retire(self, build: Build) -> None:
-        """End and forget the older revision; disks that the new one has too stay."""
+        """End the older revision; disks that the new one has too stay. Its definition stays as
+        well, until the new one takes its place (they have one UUID)."""
         name = build.plan.name
         await self.stop(name, self.settings.replace_grace)
-        files = await self._call(lambda connection: self._forget(connection, name))
-        await asyncio.to_thread(release_disks, files, build)
+        files = await self._call(lambda connection: self._disks(connection, name))
+        await asyncio.to_thread(release_old, files, build)
 
     async def _remove(self, workload_id: WorkloadId) -> None:
         files = await self._call(lambda connection: self._forget(connection, workload_id))
@@ -220,6 +227,10 @@ class LibvirtRuntime:
             return []
         domains.end(found.domain)
         return domains.undefine(found.domain)
+
+    def _disks(self, connection: Connection, workload_id: WorkloadId) -> list[str]:
+        found = self._ours(connection, workload_id)
+        return [] if found is None else domains.disks_of(found.domain)
 
     def _end(self, connection: Connection, workload_id: WorkloadId) -> None:
         found = self._ours(connection, workload_id)
@@ -243,7 +254,8 @@ class LibvirtRuntime:
         return await self._call(work)
 
     async def _known_host(self) -> Host:
-        """What guests run on; found out once, and again by each probe."""
+        """What guests run on; found out once, and again by each probe. KVM is tried once for each
+        emulator."""
         if self._host is None:
             host = host_of(await self._call(lambda connection: connection.getCapabilities()))
             self._host = evolve(host, virt_type=await self._virt_type(host))
@@ -256,8 +268,11 @@ class LibvirtRuntime:
             case Accelerator.KVM:
                 return "kvm"
             case Accelerator.AUTO:
-                works = host.offers_kvm and await kvm_works(host.emulator)
-                return "kvm" if works else "qemu"
+                if not host.offers_kvm:
+                    return "qemu"
+                if host.emulator not in self._kvm:
+                    self._kvm[host.emulator] = await kvm_works(host.emulator)
+                return "kvm" if self._kvm[host.emulator] else "qemu"
 
     def _folder(self, workload_id: WorkloadId) -> WorkloadFolder:
         return folder_of(self.settings.state_dir, self.owner, workload_id)
