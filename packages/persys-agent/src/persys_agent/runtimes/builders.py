@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,12 +11,19 @@ from persys_agent.runtimes.compose.settings import ComposeSettings
 from persys_agent.runtimes.docker.runtime import DockerRuntime
 from persys_agent.runtimes.docker.settings import DockerSettings
 from persys_agent.runtimes.factory import Built, RuntimeBuilder
+from persys_agent.runtimes.microvm.runtime import FirecrackerRuntime
+from persys_agent.runtimes.microvm.settings import MicroVmSettings
 from persys_agent.runtimes.port import Owner
+from persys_agent.runtimes.vm.runtime import LibvirtRuntime
+from persys_agent.runtimes.vm.settings import VmSettings
 from persys_agent.settings import NodeSettings
 from persys_agent.settings.table import DEFAULT_COMPOSE
 from persys_core.model.states import WorkloadType
 
 __all__ = ["RUNTIMES"]
+
+_LIBVIRT_IMAGES = Path("/var/lib/libvirt/images")
+"""Where schedulers put disks for which a spec names no path."""
 
 
 def _docker(settings: NodeSettings, owner: Owner) -> Built:
@@ -47,7 +55,37 @@ def _compose(settings: NodeSettings, owner: Owner) -> Built:
     return Built(runtime, runtime)
 
 
+def _libvirt(settings: NodeSettings, owner: Owner) -> Built:
+    runtime = LibvirtRuntime(
+        settings.libvirt_uri,
+        owner,
+        VmSettings(
+            images_root=Path(settings.vm_images_root),
+            state_dir=Path(settings.agent_data_dir) / "vm",
+            disk_roots=(_LIBVIRT_IMAGES,),
+            accelerator=settings.vm_accelerator,
+        ),
+    )
+    return Built(runtime, runtime)
+
+
+def _firecracker(settings: NodeSettings, owner: Owner) -> Built:
+    binary = shutil.which(settings.firecracker_binary) or settings.firecracker_binary
+    runtime = FirecrackerRuntime(
+        owner,
+        MicroVmSettings(
+            binary=Path(binary),
+            images_root=Path(settings.vm_images_root),
+            state_dir=Path(settings.firecracker_root),
+            kernel=settings.firecracker_kernel,
+        ),
+    )
+    return Built(runtime, runtime)
+
+
 RUNTIMES: Mapping[WorkloadType, RuntimeBuilder] = {
     WorkloadType.CONTAINER: _docker,
     WorkloadType.COMPOSE: _compose,
+    WorkloadType.VM: _libvirt,
+    WorkloadType.MICROVM: _firecracker,
 }

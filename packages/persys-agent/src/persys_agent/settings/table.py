@@ -240,8 +240,8 @@ class NodeSettings:
     vm_images_root: str = _row(
         Group.RUNTIMES,
         parse.path,
-        "{data}/vm",
-        "Folder of the disks and seed images of virtual machines; libvirt's user has to reach it.",
+        "{data}/images",
+        "Folder of the images and kernels that specs of VMs and microVMs name; QEMU's user reads it.",
     )
     vm_accelerator: Accelerator = _row(
         Group.RUNTIMES,
@@ -259,7 +259,7 @@ class NodeSettings:
         Group.RUNTIMES, parse.path, "firecracker", "The command of Firecracker, or its path."
     )
     firecracker_kernel: str = _row(
-        Group.RUNTIMES, parse.path, "", "Kernel that microVMs boot (uncompressed ELF image)."
+        Group.RUNTIMES, parse.text, "vmlinux", "Kernel in vm_images_root that microVMs boot (uncompressed ELF)."
     )
     firecracker_root: str = _row(
         Group.RUNTIMES, parse.path, "{data}/microvm", "Folder of the microVMs' disks and sockets."

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from enum import StrEnum
 from pathlib import Path
 
 from attrs import frozen
 
+from persys_agent.settings.parse import Accelerator
+
 __all__ = ["Accelerator", "VmSettings"]
-
-
-class Accelerator(StrEnum):
-    """How guests run: ``auto`` takes KVM where a probe shows that it works, else emulation."""
-
-    AUTO = "auto"
-    KVM = "kvm"
-    QEMU = "qemu"
 
 
 @frozen
