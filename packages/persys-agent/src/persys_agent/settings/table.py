@@ -20,7 +20,13 @@ import attrs
 from attrs import field, frozen
 
 from persys_agent.settings import parse
-from persys_agent.settings.parse import Accelerator, LogFormat, PullPolicy, VaultMethod
+from persys_agent.settings.parse import (
+    Accelerator,
+    ContainerNames,
+    LogFormat,
+    PullPolicy,
+    VaultMethod,
+)
 from persys_core.model.secrets import MASK
 
 __all__ = ["DEFAULT_COMPOSE", "Group", "NodeSettings", "Setting", "settings_table"]
@@ -217,6 +223,13 @@ class NodeSettings:
     )
     allow_privileged: bool = _row(
         Group.RUNTIMES, parse.flag, "false", "Let workloads ask for privileged containers."
+    )
+    container_names: ContainerNames = _row(
+        Group.RUNTIMES,
+        parse.choice(ContainerNames),
+        "workload",
+        "What containers are called: workload is the workload's id; node is <node>.<workload>, for"
+        " several agents on one Docker daemon.",
     )
     compose_enabled: bool = _row(
         Group.RUNTIMES, parse.flag, "true", "Run Compose applications, where the binary works."
