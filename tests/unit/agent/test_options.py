@@ -3,7 +3,17 @@ from __future__ import annotations
 import pytest
 
 from persys_agent.main import main
-from persys_agent.options import RunOptions, TlsFiles, UsageError, parse_options
+from persys_agent.options import (
+    DoctorRun,
+    NodeRun,
+    RunOptions,
+    TlsFiles,
+    UsageError,
+    parse_command,
+    parse_options,
+)
+from persys_agent.runtimes.factory import RuntimeChoice
+from persys_agent.settings import NodeSettings
 from persys_core.model.states import WorkloadType
 
 BASE = ("run", "--runtime", "simulated", "--insecure")
@@ -153,3 +163,57 @@ def test_help_tells_flags_environment_and_an_example(
     text = capsys.readouterr().out
     assert "PERSYS_NODE_LABELS" in text
     assert "example:" in text
+
+
+REAL = ("run", "--insecure", "--data-dir", "/data")
+
+
+def real(*flags: str, **environment: str) -> NodeSettings:
+    """The settings of one real node."""
+    found = parse_command((*REAL, *flags), environment)
+    assert isinstance(found, NodeRun)
+    return found.settings
+
+
+def test_without_a_runtime_one_real_node_runs() -> None:
+    """Flags are its settings, and win over the environment."""
+    settings = real(
+        *"--scheduler s:1 --listen 10.0.0.1 --port 7 --node-id n1 --labels a=b".split(),
+        PERSYS_SCHEDULER_ADDR="other:2",
+        PERSYS_CLUSTER_ID="c1",
+    )
+    assert (settings.scheduler_addr, settings.cluster_id) == ("s:1", "c1")
+    assert (settings.grpc_addr, settings.grpc_port, settings.node_id) == ("10.0.0.1", 7, "n1")
+    assert settings.node_labels == (("a", "b"),)
+    assert (settings.tls_enabled, settings.scheduler_insecure) == (False, True)
+    assert settings.state_store_path == "/data/state.db"
+
+
+def test_the_environment_alone_is_enough() -> None:
+    """A real node needs no flag."""
+    found = parse_command(("run",), {"PERSYS_SCHEDULER_ADDR": "other:2", "HOME": "/nowhere"})
+    assert isinstance(found, NodeRun)
+    assert found.settings.scheduler_addr == "other:2"
+    assert found.choice is RuntimeChoice.AUTO
+
+
+@pytest.mark.parametrize("flags", ["--nodes 3", "--latency=2", "--legacy", "--control-port 0"])
+def test_flags_of_simulated_nodes_are_for_them_only(flags: str) -> None:
+    """A real node that ignored them would be a surprise."""
+    with pytest.raises(UsageError, match="is for --runtime simulated only"):
+        parse_command((*REAL, *flags.split()), {})
+
+
+def test_a_wrong_setting_is_bad_usage() -> None:
+    """The text is the settings' own."""
+    with pytest.raises(UsageError, match="PERSYS_GRPC_PORT"):
+        parse_command(REAL, {"PERSYS_GRPC_PORT": "many"})
+
+
+def test_the_doctor_takes_the_flags_of_run() -> None:
+    """So that it looks at what run would use."""
+    found = parse_command(("doctor", "--json", *REAL[1:], "--port", "9"), {})
+    assert isinstance(found, DoctorRun)
+    assert found.as_json
+    assert found.flags["grpc_port"] == "9"
+    assert found.flags["agent_data_dir"] == "/data"

@@ -19,11 +19,18 @@ from pathlib import Path
 import grpc
 import structlog
 
+from persys_agent.clock import SystemClock
+from persys_agent.doctor.command import doctor
+from persys_agent.doctor.findings import Probe
 from persys_agent.node.program import run_node
-from persys_agent.options import NodeRun, RunOptions, TlsFiles, UsageError, parse_command
+from persys_agent.options import DoctorRun, NodeRun, RunOptions, TlsFiles, UsageError, parse_command
+from persys_agent.runtimes.factory import build_backends
+from persys_agent.runtimes.port import Owner
+from persys_agent.settings import LogFormat, NodeSettings
 from persys_agent.simulated.control_http import ControlServer
 from persys_agent.simulated.fleet import FleetOptions, SimulatedFleet
 from persys_core.model.errors import PersysError
+from persys_core.model.states import WorkloadType
 
 __all__ = ["channel_credentials", "main", "server_credentials"]
 
@@ -35,25 +42,60 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+    _configure_logs("info", LogFormat.TEXT)
     try:
         options = parse_command(sys.argv[1:] if arguments is None else arguments, os.environ)
     except UsageError as error:
         sys.stderr.write(f"persys-agent: {error}\n")
         return _EXIT_USAGE
     try:
-        asyncio.run(_run_node(options) if isinstance(options, NodeRun) else _run(options))
+        return asyncio.run(_carried_out(options))
     except (PersysError, OSError) as error:
         sys.stderr.write(f"persys-agent: {error}\n")
         return _EXIT_FAILED
+
+
+async def _carried_out(options: RunOptions | NodeRun | DoctorRun) -> int:
+    match options:
+        case DoctorRun():
+            return await doctor(
+                os.environ,
+                _probes,
+                sys.stdout,
+                flags=options.flags,
+                config=options.config,
+                as_json=options.as_json,
+            )
+        case NodeRun():
+            _configure_logs(options.settings.log_level, options.settings.log_format)
+            await _run_node(options)
+        case RunOptions():
+            await _run(options)
     return 0
+
+
+def _probes(settings: NodeSettings) -> dict[WorkloadType, Probe]:
+    """Of the runtimes that ``run`` would use."""
+    backends = build_backends(settings, Owner(settings.node_id), SystemClock())
+    return {kind: runtime.probe for kind, runtime in backends.runtimes.items()}
+
+
+def _configure_logs(level: str, form: LogFormat) -> None:
+    processors = structlog.processors
+    rendering: list[structlog.typing.Processor] = (
+        [processors.KeyValueRenderer(key_order=["timestamp", "level", "event"])]
+        if form is LogFormat.TEXT
+        else [processors.format_exc_info, processors.JSONRenderer()]
+    )
+    structlog.configure(
+        processors=[
+            processors.add_log_level,
+            processors.TimeStamper(fmt="iso"),
+            *rendering,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
 
 
 def _stopped_by_signal() -> asyncio.Event:

@@ -20,7 +20,15 @@ from persys_core.model.ids import is_valid_id
 from persys_core.model.states import WorkloadType
 from persys_core.placement.demand import LOCAL_DRIVER, driver_name
 
-__all__ = ["NodeRun", "RunOptions", "TlsFiles", "UsageError", "parse_command", "parse_options"]
+__all__ = [
+    "DoctorRun",
+    "NodeRun",
+    "RunOptions",
+    "TlsFiles",
+    "UsageError",
+    "parse_command",
+    "parse_options",
+]
 
 N = TypeVar("N", int, float)
 _TRUE = ("1", "true", "yes", "on")
@@ -98,11 +106,24 @@ class NodeRun:
     choice: RuntimeChoice
 
 
-def parse_command(arguments: Sequence[str], environment: Mapping[str, str]) -> RunOptions | NodeRun:
+@dataclass(frozen=True)
+class DoctorRun:
+    """`persys-agent doctor`. ``flags`` are texts by the settings' keys."""
+
+    flags: Mapping[str, str]
+    config: str
+    as_json: bool
+
+
+def parse_command(
+    arguments: Sequence[str], environment: Mapping[str, str]
+) -> RunOptions | NodeRun | DoctorRun:
     """Read the command line. Raises ``UsageError``; ends the process for --help and --version."""
     given = _parser(environment).parse_args(arguments)
     if given.command is None:
         raise UsageError("no command; try `persys-agent run --runtime simulated --insecure`")
+    if given.command == "doctor":
+        return DoctorRun(_setting_flags(given), given.config, given.json)
     if given.runtime == _SIMULATED:
         return _simulated(given, environment)
     if wrong := [flag for flag in _ONLY_SIMULATED if f"--{flag}" in _names(arguments)]:
@@ -117,7 +138,7 @@ def parse_command(arguments: Sequence[str], environment: Mapping[str, str]) -> R
 def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> RunOptions:
     """Read the command line of a simulated fleet. Raises ``UsageError``."""
     options = parse_command(arguments, environment)
-    if isinstance(options, NodeRun):
+    if not isinstance(options, RunOptions):
         raise UsageError("this takes --runtime simulated")
     return options
 
@@ -188,7 +209,18 @@ def _parser(environment: Mapping[str, str]) -> _Parser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version="persys-agent 0.1.0")
-    run = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser).add_parser(
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
+    doctor = commands.add_parser(
+        "doctor",
+        help="look at everything that run needs",
+        description="Look at everything that run needs, with the same settings; changes nothing.",
+        allow_abbrev=False,
+    )
+    doctor.add_argument("--json", action="store_true", help="the findings as JSON")
+    _add_setting_flags(doctor)
+    _add_address_flags(doctor, environment)
+    doctor.add_argument("--labels", type=_labels, default={}, help=argparse.SUPPRESS)
+    run = commands.add_parser(
         "run",
         help="run one or many nodes until SIGTERM or SIGINT",
         description="Run one or many nodes until SIGTERM or SIGINT.",
@@ -216,7 +248,11 @@ def _add_real_flags(run: argparse.ArgumentParser) -> None:
         " memory runs nothing, for tests; simulated is a fleet of nodes that use no resources"
         " (default: auto)",
     )
-    group = run.add_argument_group("one real node (see docs/agent.md for all settings)")
+    _add_setting_flags(run)
+
+
+def _add_setting_flags(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("one real node (see docs/agent.md for all settings)")
     group.add_argument("--config", metavar="PATH", default="", help="settings file (YAML)")
     group.add_argument("--node-id", metavar="ID", default="", help="the setting node_id")
     group.add_argument("--port", metavar="P", default="", help="the setting grpc_port")
@@ -225,7 +261,20 @@ def _add_real_flags(run: argparse.ArgumentParser) -> None:
 
 
 def _add_cluster_flags(run: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
-    group = run.add_argument_group("cluster")
+    group = _add_address_flags(run, environment)
+    group.add_argument(
+        "--advertise",
+        metavar="HOST",
+        default="",
+        help="host that the scheduler is told (default: that of --listen, or this machine's"
+        " address towards the scheduler where --listen is 0.0.0.0 or ::)",
+    )
+
+
+def _add_address_flags(
+    parser: argparse.ArgumentParser, environment: Mapping[str, str]
+) -> argparse._ArgumentGroup:
+    group = parser.add_argument_group("cluster")
     group.add_argument(
         "--scheduler",
         metavar="HOST:PORT",
@@ -247,13 +296,7 @@ def _add_cluster_flags(run: argparse.ArgumentParser, environment: Mapping[str, s
         help="address to listen on (default: 127.0.0.1 for simulated nodes, each at a port of its"
         " own; else the setting grpc_addr)",
     )
-    group.add_argument(
-        "--advertise",
-        metavar="HOST",
-        default="",
-        help="host that the scheduler is told (default: that of --listen, or this machine's"
-        " address towards the scheduler where --listen is 0.0.0.0 or ::)",
-    )
+    return group
 
 
 def _add_node_flags(run: argparse.ArgumentParser) -> None:

@@ -266,6 +266,21 @@ async def test_no_secret_of_a_spec_is_told(clock: VirtualClock, tmp_path: Path) 
         assert "tr0ub4dor" not in repr(report) + repr(node.errors())
 
 
+@virtual_time()
+async def test_a_runtime_that_hangs_holds_no_line_up_for_ever(
+    clock: VirtualClock, tmp_path: Path
+) -> None:
+    """A start that never ends fails in the end, and the delete behind it is carried out."""
+    bench = Bench(clock, tmp_path)
+    bench.host.faults.delays["start"] = timedelta(days=30)
+    async with bench.node() as node:
+        await node.apply(apply_message())
+        await node.delete()
+        await node.settled()
+        assert "no answer within" in node.errors()[0]
+        assert await node.assembly.works.board.report("w1") is None
+
+
 @pytest.mark.parametrize("policy", ["no", "on-failure"])
 @virtual_time()
 async def test_a_crash_is_the_schedulers_to_answer(

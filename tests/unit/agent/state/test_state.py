@@ -30,6 +30,7 @@ FULL = Workload(
     created_at=AT,
     updated_at=AT,
     is_settled=True,
+    has_ended=True,
     delete_volumes=True,
     attached=(AttachedVolume(ManagedVolume("v", size_gb=3, read_only=True), device="/dev/x"),),
     condition=Condition("CODE", "text", AT, True, "delete"),

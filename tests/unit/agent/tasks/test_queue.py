@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -44,7 +45,7 @@ class Recorder:
 
 @asynccontextmanager
 async def queue_of(
-    path: Path, clock: Clock, work: Callable[[Task], Awaitable[str]], **limits: int
+    path: Path, clock: Clock, work: Callable[[Task], Awaitable[str]], **limits: Any
 ) -> AsyncIterator[TaskQueue]:
     async with InlineState(path / "state.db") as file:
         state = AgentState(file)

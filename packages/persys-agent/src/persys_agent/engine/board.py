@@ -7,16 +7,19 @@ runtime was answering is told as in flight, since the answer may be older than t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from contextlib import suppress
 from datetime import datetime
 
 import structlog
 from attrs import evolve, frozen
 
 from persys_agent.engine.inventory import Inventory, Look, Seen, Unanswered
+from persys_agent.engine.repair import is_at_rest, is_same
 from persys_agent.engine.view import orphan_report, report, state_of, task_report
-from persys_agent.engine.wishes import wish_kept
+from persys_agent.engine.wishes import spec_kept, wish_kept
 from persys_agent.runtimes.port import Instance
+from persys_agent.state.lock import StateError
 from persys_agent.state.records import Sight, Task, TaskKind, TaskState, Workload
 from persys_agent.state.store import AgentState
 from persys_agent.tasks.queue import TaskQueue
@@ -82,8 +85,9 @@ class StatusBoard:
         told = await self._told(_Before(row, task), seen)
         return told if told is not None else await self._unrecorded(workload_id)
 
-    def note_orphans(self, look: Look, before: object = None) -> None:
-        """Take in what a look shows of instances without a record.
+    def note_orphans(self, look: Look, before: Container[WorkloadId]) -> None:
+        """Take in what a look shows of instances without a record; ``before`` are those that had
+        one when it began.
 
         Those of a runtime that is silent stay: nobody said that they are gone.
         """
@@ -109,9 +113,9 @@ class StatusBoard:
             )
         self.orphans = {**kept, **seen}
 
-    def _is_orphan(self, workload_id: WorkloadId, before: object) -> bool:
+    def _is_orphan(self, workload_id: WorkloadId, before: Container[WorkloadId]) -> bool:
         """Whether nobody gave it to us, neither now nor when the look began."""
-        was_known = isinstance(before, dict) and workload_id in before
+        was_known = workload_id in before
         is_known = self._state.get(workload_id) or self._queue.open_task(workload_id)
         return not was_known and not is_known
 
@@ -129,16 +133,20 @@ class StatusBoard:
         if task is not None:
             task = task if task.is_open else evolve(task, state=TaskState.RUNNING)
             return report(row, seen, task, _since(row))
-        row = await self._noted(row, seen)
+        row = await self.noted(row, seen)
         return report(row, seen, None, _since(row))
 
-    async def _noted(self, row: Workload, seen: Seen) -> Workload:
-        """Remember since when a workload is in the state that is seen now."""
-        state = state_of(row, seen)
-        if row.sight is not None and row.sight.state is state:
+    async def noted(self, row: Workload, seen: Seen) -> Workload:
+        """Remember since when a workload is in the state that is seen now, and that it ended."""
+        noted, state = row, state_of(row, seen)
+        if row.sight is None or row.sight.state is not state:
+            noted = evolve(row, sight=Sight(state, self._clock.now()))
+        if not row.has_ended and isinstance(seen, Instance) and _rests(row, seen):
+            noted = evolve(noted, has_ended=True)
+        if noted is row:
             return row
-        noted = evolve(row, sight=Sight(state, self._clock.now()))
-        await self._state.save(noted)
+        with suppress(StateError):  # a disk that fails must not make the node look dead
+            await self._state.save(noted)
         return noted
 
     async def _unrecorded(self, workload_id: WorkloadId) -> AgentReport | None:
@@ -156,6 +164,11 @@ class StatusBoard:
             if seen is not None:
                 return orphan_report(kind, seen, self._clock.now())
         return None
+
+
+def _rests(row: Workload, seen: Instance) -> bool:
+    spec = spec_kept(row)
+    return spec is not None and is_same(row, seen) and is_at_rest(seen, spec)
 
 
 def _since(row: Workload) -> datetime:

@@ -19,25 +19,25 @@ from persys_agent.engine.backends import Backends
 from persys_agent.engine.failures import (
     UNAVAILABLE,
     OperationError,
+    Step,
+    asked,
     cut_off,
-    failed_in_runtime,
     no_runtime,
     silent_runtime,
 )
 from persys_agent.engine.inventory import Inventory, Seen, Unanswered
 from persys_agent.engine.repair import Repair, is_completed, is_same
 from persys_agent.engine.rows import Rows
-from persys_agent.engine.volumes import Volumes, missing_from
-from persys_agent.engine.wishes import Wish, wish_kept
+from persys_agent.engine.volumes import Volumes, missing_from, moved
+from persys_agent.engine.wishes import Wish, spec_kept, wish_kept
 from persys_agent.runtimes.port import (
     AttachedVolume,
     Creation,
     Instance,
     Order,
     Runtime,
-    RuntimeFailedError,
-    RuntimeUnavailableError,
 )
+from persys_agent.specs import BadSpecError
 from persys_agent.state.records import Condition, Task, TaskKind, Workload
 from persys_agent.state.store import AgentState
 from persys_core.model.ids import WorkloadId
@@ -50,7 +50,10 @@ from persys_core.ports.clock import Clock
 
 __all__ = ["Executor", "Limits"]
 
-_RUNTIME_ERRORS = (RuntimeFailedError, RuntimeUnavailableError)
+# A runtime that hangs must not hold a workload's line up for ever.
+_CREATE = timedelta(hours=1)
+_START = _REMOVE = timedelta(minutes=10)
+_STOP_MORE = timedelta(minutes=5)
 _RUNNING = DesiredState.RUNNING
 _RUNS = (Observed.RUNNING, Observed.PENDING)
 
@@ -99,6 +102,8 @@ class Executor:
                 await self._apply(wish_kept(task.request))
             else:
                 await self._delete(task.workload_id, task.delete_volumes)
+        except BadSpecError as error:
+            return f"failed to {verb} workload {task.workload_id}: {error}"
         except OperationError as error:
             await self._rows.fail(task.workload_id, verb, error)
             text = scrubbed(str(error), self._rows.secrets(task.workload_id))
@@ -126,10 +131,14 @@ class Executor:
         """
         row = self._rows.get(workload_id)
         if row is not None:
-            await self._stop(row, grace)
+            await self.halt(row, grace)
             await self._rows.change(
                 row.id, lambda now: evolve(now, is_settled=False, condition=condition)
             )
+
+    async def halt(self, row: Workload, grace: timedelta) -> None:
+        """Stop what runs, whatever else is being done with it. Raises ``OperationError``."""
+        await self._stop(row, grace)
 
     # --- apply
 
@@ -152,7 +161,7 @@ class Executor:
             await self._stop(row, self._limits.grace)
         elif seen.state not in _RUNS and (was is not _RUNNING or not is_completed(seen, wish.spec)):
             await self._admit(wish)
-            await self._start(row.id, row.type, wish.spec)
+            await self._start_again(row, wish)
         await self._rows.settle(row.id)
         return True
 
@@ -169,10 +178,12 @@ class Executor:
         await self._rows.change(row.id, lambda now: evolve(now, attached=held))
         creation: Creation | None = None
         try:
+            if moved(before, volumes):
+                await self._remove(row.type, row.id, with_data=False)
             creation = await self._create(runtime, wish, volumes)
             await self._reach(creation, row, wish)
         except OperationError:
-            await self._undo(runtime, row, volumes, creation)
+            await self._undo(row, volumes, creation)
             raise
         await self._detach_unused(row.id, held, volumes)
         await self._rows.settle(row.id)
@@ -196,12 +207,8 @@ class Executor:
         self, runtime: Runtime, wish: Wish, volumes: tuple[AttachedVolume, ...]
     ) -> Creation:
         order = Order(wish.workload_id, wish.revision_id, wish.spec_hash, wish.spec, volumes)
-        try:
-            return await runtime.create(order)
-        except _RUNTIME_ERRORS as error:
-            raise failed_in_runtime(
-                "CREATE_FAILED", "Failed to create workload in runtime", wish.workload_id, error
-            ) from error
+        step = Step("CREATE_FAILED", "Failed to create workload in runtime", _CREATE)
+        return await asked(step, wish.workload_id, runtime.create(order))
 
     async def _reach(self, creation: Creation, row: Workload, wish: Wish) -> None:
         """Run what was made, or stop what was found running and should not."""
@@ -221,7 +228,6 @@ class Executor:
 
     async def _undo(
         self,
-        runtime: Runtime,
         row: Workload,
         volumes: tuple[AttachedVolume, ...],
         creation: Creation | None,
@@ -231,8 +237,8 @@ class Executor:
             return
         if creation is not None:
             try:
-                await runtime.remove(row.id)
-            except _RUNTIME_ERRORS:
+                await self._remove(row.type, row.id, with_data=False)
+            except OperationError:
                 return
         await self._volumes.undo(row.id, volumes, row.attached)
         await self._rows.change(row.id, lambda now: evolve(now, attached=row.attached))
@@ -269,7 +275,8 @@ class Executor:
                 raise
         await self._remove(row.type, row.id, with_data=with_volumes)
         volumes = {each.volume.name: each.volume for each in row.attached}
-        volumes.update((each.name, each) for each in wish_kept(row.request).spec.managed_volumes)
+        spec = spec_kept(row)
+        volumes.update((each.name, each) for each in (spec.managed_volumes if spec else ()))
         for volume in volumes.values():
             await self._volumes.detach(row.id, volume)
         if with_volumes:
@@ -286,23 +293,19 @@ class Executor:
         self, kind: WorkloadType, workload_id: WorkloadId, *, with_data: bool
     ) -> None:
         runtime = self._runtime(workload_id, kind)
-        try:
-            await runtime.remove(workload_id, with_data=with_data)
-        except _RUNTIME_ERRORS as error:
-            raise failed_in_runtime(
-                "DELETE_FAILED", "Failed to delete workload from runtime", workload_id, error
-            ) from error
+        step = Step("DELETE_FAILED", "Failed to delete workload from runtime", _REMOVE)
+        await asked(step, workload_id, runtime.remove(workload_id, with_data=with_data))
 
     # --- what all of them need
 
     async def _repair(self, row: Workload, repair: Repair) -> None:
-        wish = wish_kept(row.request)
         match repair:
             case Repair.NOTHING:
                 return
             case Repair.START:
-                await self._start(row.id, row.type, wish.spec)
+                await self._start_again(row, wish_kept(row.request))
             case Repair.RECREATE:
+                wish = wish_kept(row.request)
                 await self._bring_about(evolve(wish, desired_state=row.desired_state))
                 return
             case Repair.STOP:
@@ -312,23 +315,29 @@ class Executor:
                 return
         await self._rows.settle(row.id)
 
+    async def _start_again(self, row: Workload, wish: Wish) -> None:
+        """Start what has stopped. Its volumes are attached first: where the machine went down,
+        nothing is mounted any more, and a device may have another name."""
+        if wish.spec.managed_volumes:
+            volumes = await self._volumes.attach(row.id, wish.spec, row.attached)
+            await self._rows.change(row.id, lambda now: evolve(now, attached=volumes))
+            if moved(row.attached, volumes):
+                await self._remove(row.type, row.id, with_data=False)
+                await self._create(self._runtime(row.id, row.type), wish, volumes)
+        await self._start(row.id, row.type, wish.spec)
+
     async def _start(self, workload_id: WorkloadId, kind: WorkloadType, spec: WorkloadSpec) -> None:
         if not self._may_start(spec):
             raise cut_off(workload_id)
-        try:
-            await self._runtime(workload_id, kind).start(workload_id)
-        except _RUNTIME_ERRORS as error:
-            raise failed_in_runtime(
-                "START_FAILED", "Failed to start workload", workload_id, error
-            ) from error
+        step = Step("START_FAILED", "Failed to start workload", _START)
+        await asked(step, workload_id, self._runtime(workload_id, kind).start(workload_id))
+        row = self._rows.get(workload_id)
+        if row is not None and row.has_ended:
+            await self._rows.change(workload_id, lambda now: evolve(now, has_ended=False))
 
     async def _stop(self, row: Workload, grace: timedelta) -> None:
-        try:
-            await self._runtime(row.id, row.type).stop(row.id, grace)
-        except _RUNTIME_ERRORS as error:
-            raise failed_in_runtime(
-                "STOP_FAILED", "Failed to stop workload", row.id, error
-            ) from error
+        step = Step("STOP_FAILED", "Failed to stop workload", grace + _STOP_MORE)
+        await asked(step, row.id, self._runtime(row.id, row.type).stop(row.id, grace))
 
     def _runtime(self, workload_id: WorkloadId, kind: WorkloadType) -> Runtime:
         runtime = self._backends.runtimes.get(kind)

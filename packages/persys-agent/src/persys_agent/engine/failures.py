@@ -6,8 +6,12 @@ and whether trying again may help.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import datetime
+import asyncio
+from collections.abc import Awaitable, Iterable
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from attrs import frozen
 
 from persys_agent.runtimes.port import FailureCode, RuntimeFailedError, RuntimeUnavailableError
 from persys_agent.state.records import Condition
@@ -19,12 +23,15 @@ from persys_core.model.states import WorkloadType
 __all__ = [
     "UNAVAILABLE",
     "OperationError",
+    "Step",
+    "asked",
     "cut_off",
     "failed_in_runtime",
     "no_runtime",
     "silent_runtime",
 ]
 
+T = TypeVar("T")
 UNAVAILABLE = "RUNTIME_NOT_AVAILABLE"
 _LONGEST_TEXT = 2048
 _FINAL = frozenset(
@@ -54,6 +61,26 @@ class OperationError(PersysError):
         """The condition that it leaves, without the workload's secrets."""
         text = scrubbed(str(self), tuple(secrets))[:_LONGEST_TEXT]
         return Condition(self.reason, text, now, self.retryable, operation)
+
+
+@frozen
+class Step:
+    """One call of a runtime: the code and words of its failure, and how long it may take."""
+
+    code: str
+    message: str
+    deadline: timedelta
+
+
+async def asked(step: Step, workload_id: WorkloadId, call: Awaitable[T]) -> T:
+    """The answer of a runtime. Raises ``OperationError``."""
+    try:
+        async with asyncio.timeout(step.deadline.total_seconds()):
+            return await call
+    except (RuntimeFailedError, RuntimeUnavailableError) as error:
+        raise failed_in_runtime(step.code, step.message, workload_id, error) from error
+    except TimeoutError as error:
+        raise silent_runtime(workload_id, f"no answer within {step.deadline}") from error
 
 
 def failed_in_runtime(

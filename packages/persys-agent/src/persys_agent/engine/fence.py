@@ -21,7 +21,7 @@ import structlog
 
 from persys_agent.engine.failures import OperationError, cut_off
 from persys_agent.engine.inventory import Seen
-from persys_agent.engine.wishes import wish_kept
+from persys_agent.engine.wishes import spec_kept
 from persys_agent.engine.works import Works
 from persys_agent.runtimes.port import Instance
 from persys_agent.state.records import Workload
@@ -81,7 +81,7 @@ class LeaseFence:
 
     async def enforce(self, works: Works) -> None:
         """Stop what is exclusive and runs; what could not be stopped is tried again."""
-        rows = [row for row in works.state if is_exclusive(wish_kept(row.request).spec)]
+        rows = [row for row in works.state if _is_exclusive_row(row)]
         if not rows:
             return
         look = await works.inventory.look(frozenset(row.type for row in rows))
@@ -97,10 +97,21 @@ class LeaseFence:
 
         log = structlog.get_logger()
         try:
-            if await works.queue.exclusively(row.id, work):
+            if not await works.queue.exclusively(row.id, work):
+                # A task has it, maybe for long; it cannot start anything, and this must not wait.
+                await works.executor.halt(row, _GRACE)
+            else:
                 log.warning("stopped: the node's lease could not be renewed", workload=row.id)
         except OperationError as error:
             log.error("exclusive work could not be stopped", workload=row.id, error=str(error))
+
+
+def _is_exclusive_row(row: Workload) -> bool:
+    """By what is attached, and by what the spec says."""
+    if any(is_exclusive_volume(each.volume) for each in row.attached):
+        return True
+    spec = spec_kept(row)
+    return spec is not None and is_exclusive(spec)
 
 
 def _runs(seen: Seen) -> bool:

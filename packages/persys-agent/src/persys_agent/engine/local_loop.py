@@ -16,12 +16,14 @@ import structlog
 from attrs import define
 
 from persys_agent.engine.backoff import Backoff
+from persys_agent.engine.inventory import Seen
 from persys_agent.engine.repair import Repair, decide_repair
-from persys_agent.engine.wishes import wish_kept
+from persys_agent.engine.wishes import spec_kept
 from persys_agent.engine.works import Works
 from persys_agent.state.records import Workload
 from persys_core.model.ids import WorkloadId
 from persys_core.model.spec import WorkloadSpec
+from persys_core.model.states import DesiredState
 
 __all__ = ["LocalLoop", "LoopCounts"]
 
@@ -49,7 +51,10 @@ class LocalLoop:
         interval: timedelta = timedelta(seconds=30),
         may_start: Callable[[WorkloadSpec], bool] = lambda _: True,
         rng: random.Random | None = None,
+        on_pass: Callable[[timedelta], None] = lambda _: None,
     ) -> None:
+        """``on_pass`` is told how long each look took."""
+        self._on_pass = on_pass
         self.counts = LoopCounts()
         self._works = works
         self._clock = works.clock
@@ -77,19 +82,27 @@ class LocalLoop:
 
     async def pass_once(self) -> None:
         """Look once, and begin what is to be done; see ``settled`` for its end."""
+        began = self._clock.monotonic()
         self.counts.passes += 1
-        look = await self._works.inventory.look()
-        self._works.board.note_orphans(look)
         rows = tuple(self._works.state)
+        look = await self._works.inventory.look()
+        self._works.board.note_orphans(look, frozenset(row.id for row in rows))
         self._backoff.keep_only(frozenset(row.id for row in rows))
         for row in rows:
-            seen = look.of(row.type, row.id)
-            if decide_repair(row, wish_kept(row.request).spec, seen) is not Repair.NOTHING:
-                self._begin(row)
+            await self._consider(row, look.of(row.type, row.id))
+        self._on_pass(timedelta(seconds=self._clock.monotonic() - began))
 
     async def settled(self) -> None:
         """Wait for the repairs that have begun."""
         await asyncio.gather(*self._repairing.values())
+
+    async def _consider(self, row: Workload, seen: Seen) -> None:
+        is_as_seen = self._works.state.get(row.id) is row
+        if not is_as_seen or self._works.queue.open_task(row.id) is not None:
+            return
+        row = await self._works.board.noted(row, seen)
+        if _decided(row, seen) is not Repair.NOTHING:
+            self._begin(row)
 
     def _begin(self, row: Workload) -> None:
         if row.id in self._repairing or not self._backoff.is_due(row.id, self._clock.monotonic()):
@@ -113,9 +126,10 @@ class LocalLoop:
         row = self._works.state.get(workload_id)
         if row is None:
             return
-        spec = wish_kept(row.request).spec
-        repair = decide_repair(row, spec, await self._works.inventory.see(row.type, workload_id))
-        if repair is Repair.NOTHING or (repair in _STARTS and not self._may_start(spec)):
+        repair = _decided(row, await self._works.inventory.see(row.type, workload_id))
+        spec = spec_kept(row)
+        is_held = spec is not None and repair in _STARTS and not self._may_start(spec)
+        if repair is Repair.NOTHING or is_held:
             return
         self._backoff.attempt(workload_id, self._clock.monotonic())
         self.counts.repairs += 1
@@ -126,3 +140,11 @@ class LocalLoop:
             workload=workload_id,
             repair=repair.name.lower(),
         )
+
+
+def _decided(row: Workload, seen: Seen) -> Repair:
+    """What is to be done; of what cannot be read any more, only a delete is carried on."""
+    spec = spec_kept(row)
+    if spec is None:
+        return Repair.DELETE if row.desired_state is DesiredState.DELETED else Repair.NOTHING
+    return decide_repair(row, spec, seen)

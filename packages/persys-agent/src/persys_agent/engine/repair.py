@@ -17,7 +17,7 @@ from persys_core.model.observation import AgentState
 from persys_core.model.spec import WorkloadSpec
 from persys_core.model.states import DesiredState, RestartPolicy
 
-__all__ = ["Repair", "decide_repair", "is_completed", "is_same"]
+__all__ = ["Repair", "decide_repair", "is_at_rest", "is_completed", "is_same"]
 
 _ENDS_WELL = (RestartPolicy.NO, RestartPolicy.ON_FAILURE)
 _COMES_BACK = (RestartPolicy.ALWAYS, RestartPolicy.UNLESS_STOPPED)
@@ -44,6 +44,13 @@ def is_completed(instance: Instance, spec: WorkloadSpec) -> bool:
     return ended_well and spec.restart_policy in _ENDS_WELL
 
 
+def is_at_rest(instance: Instance, spec: WorkloadSpec) -> bool:
+    """Whether it ended by itself and whether it runs again is the scheduler's to say."""
+    if is_completed(instance, spec):
+        return True
+    return instance.state is AgentState.FAILED and spec.restart_policy not in _COMES_BACK
+
+
 def decide_repair(row: Workload, spec: WorkloadSpec, seen: Seen) -> Repair:
     """What to do, given what was seen of a workload for which no task is open."""
     if isinstance(seen, Unanswered):
@@ -60,13 +67,11 @@ def decide_repair(row: Workload, spec: WorkloadSpec, seen: Seen) -> Repair:
 
 def _keep_running(row: Workload, spec: WorkloadSpec, seen: Instance | None) -> Repair:
     if seen is None:
-        return Repair.RECREATE
+        return Repair.NOTHING if row.has_ended else Repair.RECREATE
     if not is_same(row, seen):
         return Repair.NOTHING
     match seen.state:
         case AgentState.RUNNING | AgentState.PENDING | AgentState.UNKNOWN:
             return Repair.NOTHING
-        case AgentState.STOPPED:
-            return Repair.NOTHING if is_completed(seen, spec) else Repair.START
-        case AgentState.FAILED:
-            return Repair.START if spec.restart_policy in _COMES_BACK else Repair.NOTHING
+        case AgentState.STOPPED | AgentState.FAILED:
+            return Repair.NOTHING if is_at_rest(seen, spec) else Repair.START

@@ -13,7 +13,7 @@ from attrs import evolve
 
 from persys_agent.engine.failures import OperationError
 from persys_agent.engine.view import counts_as_promised
-from persys_agent.engine.wishes import Wish, wish_kept
+from persys_agent.engine.wishes import Wish, spec_kept
 from persys_agent.state.records import Sight, Workload
 from persys_agent.state.store import AgentState
 from persys_core.model.ids import WorkloadId
@@ -49,7 +49,8 @@ class Rows:
     def secrets(self, workload_id: WorkloadId) -> frozenset[str]:
         """What no text about a workload may contain."""
         row = self.get(workload_id)
-        return secret_values(wish_kept(row.request).spec) if row else frozenset()
+        spec = spec_kept(row) if row is not None else None
+        return secret_values(spec) if spec is not None else frozenset()
 
     async def take(self, wish: Wish) -> Workload:
         """The row of a wish that is about to be carried out; a failure has to have a place."""
@@ -76,6 +77,7 @@ class Rows:
                 condition=old.condition,
                 sight=old.sight,
                 is_settled=old.is_settled and is_known,
+                has_ended=old.has_ended and is_known,
             )
         await self._state.save(made)
         return made

@@ -24,6 +24,7 @@ from persys_core.model.states import DesiredState, WorkloadType
 __all__ = ["counts_as_promised", "orphan_report", "report", "state_of", "task_report"]
 
 _LONGEST_VALUE = 4096
+_ENDED_WELL = {"container.exit_code": "0", "container.state": "exited"}
 _IN_FLIGHT = {
     TaskState.PENDING: "task pending execution",
     TaskState.RUNNING: "task running",
@@ -53,6 +54,7 @@ def report(row: Workload, seen: Seen, task: Task | None, since: datetime | None)
         created_at=row.created_at,
         metadata={
             **({} if task else _seen_keys(seen)),
+            **(_ENDED_WELL if _is_gone_job(row, seen, task) else {}),
             **_condition_keys(row.condition),
             **_task_keys(task),
         },
@@ -123,6 +125,12 @@ def _is_disproved(row: Workload, seen: Seen) -> bool:
     return row.condition.operation != "fence" and seen.state is AgentState.RUNNING
 
 
+def _is_gone_job(row: Workload, seen: Seen, task: Task | None) -> bool:
+    """Whether it is a job that ended well and that its runtime has cleared away since."""
+    is_told = row.has_ended and seen is None and task is None
+    return is_told and row.sight is not None and row.sight.state is AgentState.STOPPED
+
+
 def _being_deleted(condition: Condition | None, seen: Seen) -> _Told:
     text = f"deletion failed and is tried again: {condition.text}" if condition else "being deleted"
     if isinstance(seen, Instance):
@@ -133,6 +141,8 @@ def _being_deleted(condition: Condition | None, seen: Seen) -> _Told:
 def _without_instance(row: Workload) -> _Told:
     if row.desired_state is DesiredState.STOPPED:
         return _Told(AgentState.STOPPED, "not made in the runtime")
+    if row.has_ended and row.sight is not None:
+        return _Told(row.sight.state, "exited")
     if row.is_settled:
         return _Told(AgentState.PENDING, "gone from the runtime; the agent makes it anew")
     return _Told(AgentState.PENDING, "creating workload")

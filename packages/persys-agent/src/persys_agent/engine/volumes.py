@@ -19,7 +19,7 @@ from persys_core.model.spec import ManagedVolume, WorkloadSpec
 from persys_core.model.states import WorkloadType
 from persys_core.volumes.wishes import volume_id
 
-__all__ = ["Volumes", "missing_from"]
+__all__ = ["Volumes", "missing_from", "moved"]
 
 _MACHINES = (WorkloadType.VM, WorkloadType.MICROVM)
 _ATTACH_FAILED = "STORAGE_ATTACH_FAILED"
@@ -96,6 +96,15 @@ def missing_from(
     """Those of ``wanted`` whose volume is not in ``known``."""
     names = {volume_id(each.volume) for each in known}
     return tuple(each for each in wanted if volume_id(each.volume) not in names)
+
+
+def moved(before: Sequence[AttachedVolume], now: Sequence[AttachedVolume]) -> bool:
+    """Whether a volume that was attached is at another place now."""
+    places = {volume_id(each.volume): (each.path, each.device) for each in before}
+    return any(
+        places.get(volume_id(each.volume), (each.path, each.device)) != (each.path, each.device)
+        for each in now
+    )
 
 
 def _no_driver(volume: ManagedVolume) -> str:

@@ -13,14 +13,15 @@ from functools import lru_cache
 from attrs import evolve, frozen
 from google.protobuf import json_format
 
-from persys_agent.specs import apply_request
+from persys_agent.specs import BadSpecError, apply_request
+from persys_agent.state.records import Workload
 from persys_core.model.ids import RevisionId, WorkloadId
 from persys_core.model.resources import Resources
 from persys_core.model.spec import WorkloadSpec
 from persys_core.model.states import DesiredState
 from persys_proto.agent.v1 import agent_pb2 as wire
 
-__all__ = ["Wish", "wish_from", "wish_kept"]
+__all__ = ["Wish", "spec_kept", "wish_from", "wish_kept"]
 
 _SPEC_FIELDS = ("type", "spec", "resources")
 _KEPT_WISHES = 4096
@@ -62,7 +63,21 @@ def wish_from(message: wire.ApplyWorkloadRequest) -> Wish:
 def wish_kept(request: str) -> Wish:
     """The wish that was kept as ``request``; one that this release cannot read any more raises
     ``BadSpecError``."""
-    return wish_from(json_format.Parse(request, wire.ApplyWorkloadRequest()))
+    try:
+        message = json_format.Parse(
+            request, wire.ApplyWorkloadRequest(), ignore_unknown_fields=True
+        )
+    except json_format.ParseError as error:
+        raise BadSpecError("[INVALID_SPEC] what was kept of it cannot be read") from error
+    return wish_from(message)
+
+
+def spec_kept(row: Workload) -> WorkloadSpec | None:
+    """The spec of a row; ``None`` where this release cannot read it any more."""
+    try:
+        return wish_kept(row.request).spec
+    except BadSpecError:
+        return None
 
 
 def _with_request(spec: WorkloadSpec, message: wire.ApplyWorkloadRequest) -> WorkloadSpec:

@@ -21,6 +21,8 @@ from persys_agent.engine.inventory import Inventory
 from persys_agent.engine.local_loop import LocalLoop
 from persys_agent.engine.works import Works
 from persys_agent.host.usage import HostMeter
+from persys_agent.node.counting import Counting
+from persys_agent.node.loops import Loops
 from persys_agent.reporting.detector import Detector
 from persys_agent.reporting.presence import NodePresence
 from persys_agent.reporting.reporter import Presence, Reporter, SchedulerCalls
@@ -56,7 +58,7 @@ class NodeOptions:
     reconcile_interval: timedelta = timedelta(seconds=30)
     detect_interval: timedelta = timedelta(seconds=60)
     usage_interval: timedelta = timedelta(seconds=15)
-    runtime_deadline: timedelta = timedelta(seconds=10)
+    runtime_deadline: timedelta = timedelta(seconds=5)
     workers: int = 10
     history_limit: int = 1000
 
@@ -73,6 +75,13 @@ class Assembly:
     collector: UsageCollector
     presence: NodePresence
     service: AgentService
+    health: HealthView
+    loops: Loops
+    counting: Counting
+
+    def refresh_metrics(self) -> None:
+        """Set the gauges to what is so now."""
+        self.counting.refresh(self.works, self.detector, self.collector)
 
     def reporter(self, scheduler: SchedulerCalls, rng: random.Random | None = None) -> Reporter:
         """What tells ``scheduler`` of this node."""
@@ -90,7 +99,10 @@ def assemble(
     """Put a node together on a state that is loaded."""
     detector = Detector(backends, state, clock, options.detect_interval)
     fence = LeaseFence(clock, options.stop_after)
-    works = _works(options, state, backends, clock, fence, detector)
+    counting = Counting(state)
+    works = _works(
+        options, state, backends, clock, fence=fence, detector=detector, counting=counting
+    )
     collector = UsageCollector(backends, HostMeter(), clock, options.usage_interval)
     presence = NodePresence(
         node_id=options.node_id,
@@ -106,13 +118,22 @@ def assemble(
         collector=collector,
     )
     gate = Gate(state)
+    loops = Loops(clock)
     health = HealthView(
-        options.version, state, lambda: detector.current, lambda: collector.host.use
+        options.version,
+        state,
+        lambda: detector.current,
+        lambda: collector.host.use,
+        lambda: loops.problem,
     )
     return Assembly(
         works=works,
         loop=LocalLoop(
-            works, interval=options.reconcile_interval, may_start=fence.may_start, rng=rng
+            works,
+            interval=options.reconcile_interval,
+            may_start=fence.may_start,
+            rng=rng,
+            on_pass=counting.looked,
         ),
         fence=fence,
         gate=gate,
@@ -120,6 +141,9 @@ def assemble(
         collector=collector,
         presence=presence,
         service=AgentService(works, gate, health, Sessions(state, backends), collector.newest),
+        health=health,
+        loops=loops,
+        counting=counting,
     )
 
 
@@ -128,8 +152,10 @@ def _works(
     state: AgentState,
     backends: Backends,
     clock: Clock,
+    *,
     fence: LeaseFence,
     detector: Detector,
+    counting: Counting,
 ) -> Works:
     inventory = Inventory(backends, options.runtime_deadline)
     limits = Limits(lambda: _capacity(options, detector)[0], options.reserved, options.stop_grace)
@@ -140,6 +166,7 @@ def _works(
         clock,
         workers=options.workers,
         history_limit=options.history_limit,
+        on_ended=counting.task_ended,
     )
     board = StatusBoard(state, queue, inventory, clock)
     return Works(state, queue, executor, inventory, board, clock)

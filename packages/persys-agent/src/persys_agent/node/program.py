@@ -17,6 +17,7 @@ import structlog
 from persys_agent.clock import SystemClock
 from persys_agent.control_client import ControlClient, open_control_channel
 from persys_agent.host.facts import HostFacts, address_towards, read_facts
+from persys_agent.metrics.server import Health, MetricsServer
 from persys_agent.node.assembly import Assembly, NodeOptions, assemble
 from persys_agent.node.serving import Listening, Served, serve
 from persys_agent.reporting.link import SchedulerLink
@@ -68,18 +69,39 @@ async def run_node(
         link = None if settings.standalone else _link(settings, files, node)
         towards = await asyncio.to_thread(address_towards, settings.scheduler_addr)
         try:
-            async with serve(
-                node,
-                backends,
-                listening,
-                scheduler=link,
-                endpoint=lambda port: advertised_endpoint(settings, port, towards, facts.addresses),
-                reconciles=settings.reconcile_enabled,
-            ) as served:
+            async with (
+                _measured(settings, node),
+                serve(
+                    node,
+                    backends,
+                    listening,
+                    scheduler=link,
+                    endpoint=lambda port: advertised_endpoint(
+                        settings, port, towards, facts.addresses
+                    ),
+                    reconciles=settings.reconcile_enabled,
+                ) as served,
+            ):
                 yield served
         finally:
             if link is not None:
                 await link.aclose()
+
+
+@asynccontextmanager
+async def _measured(settings: NodeSettings, node: Assembly) -> AsyncIterator[None]:
+    """/metrics and /health, for as long as the block lasts. Raises ``CannotListenError``."""
+
+    async def health() -> Health:
+        ailment = node.health.ailment()
+        return Health(not ailment, ailment, node.health.runtimes())
+
+    server = MetricsServer(node.counting.metrics, health, refresh=node.refresh_metrics)
+    await server.start(settings.metrics_addr, settings.metrics_port)
+    try:
+        yield
+    finally:
+        await server.stop()
 
 
 def node_options(settings: NodeSettings, facts: HostFacts) -> NodeOptions:

@@ -69,7 +69,7 @@ async def serve(
 
     ``endpoint`` makes of the bound port what the scheduler is told.
     """
-    loops = Loops(node.works.clock)
+    loops = node.loops
     async with AsyncExitStack() as stack:
         for runtime in backends.runtimes.values():
             stack.push_async_callback(runtime.aclose)

@@ -6,7 +6,7 @@ used. Whether it works is found out by its probe, not here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from importlib import import_module
 from typing import TypeAlias
@@ -68,7 +68,7 @@ def build_backends(
                 for kind, build in _builders().items()
                 if _SWITCHES[kind](settings)
             }
-            return _joined(built, storage_drivers(settings, HostCommands()).values())
+            return _joined(built, storage_drivers(settings, HostCommands()))
 
 
 def _builders() -> Mapping[WorkloadType, RuntimeBuilder]:
@@ -82,14 +82,15 @@ def _in_memory(owner: Owner, clock: Clock) -> Backends:
     host = MemoryHost(clock)
     runtimes = {kind: MemoryRuntime(host, owner, kind) for kind in WorkloadType}
     built = {kind: Built(runtime, runtime) for kind, runtime in runtimes.items()}
-    return _joined(built, [MemoryStorage(MemoryDisks(clock))])
+    local = MemoryStorage(MemoryDisks(clock))
+    return _joined(built, {local.name: local})
 
 
-def _joined(built: Mapping[WorkloadType, Built], drivers: Iterable[StorageDriver]) -> Backends:
+def _joined(built: Mapping[WorkloadType, Built], drivers: Mapping[str, StorageDriver]) -> Backends:
     return Backends(
         runtimes={kind: each.runtime for kind, each in built.items()},
         interactive={
             kind: each.interactive for kind, each in built.items() if each.interactive is not None
         },
-        drivers={each.name: each for each in drivers},
+        drivers=drivers,
     )

@@ -35,6 +35,7 @@ def workload_row(workload: Workload) -> Row:
         "created_at": workload.created_at.isoformat(),
         "updated_at": workload.updated_at.isoformat(),
         "is_settled": int(workload.is_settled),
+        "has_ended": int(workload.has_ended),
         "delete_volumes": int(workload.delete_volumes),
         "attached": json.dumps([asdict(each) for each in workload.attached]),
         "condition": _condition_json(condition) if condition else None,
@@ -57,6 +58,7 @@ def workload_from(row: Mapping[str, object]) -> Workload:
         created_at=datetime.fromisoformat(text["created_at"]),
         updated_at=datetime.fromisoformat(text["updated_at"]),
         is_settled=bool(row["is_settled"]),
+        has_ended=bool(row["has_ended"]),
         delete_volumes=bool(row["delete_volumes"]),
         attached=tuple(
             AttachedVolume(ManagedVolume(**each["volume"]), each["path"], each["device"])

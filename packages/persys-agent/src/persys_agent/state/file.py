@@ -29,8 +29,8 @@ CREATE TABLE workloads (
     id TEXT PRIMARY KEY, type TEXT NOT NULL, revision_id TEXT NOT NULL, spec_hash TEXT NOT NULL,
     desired_state TEXT NOT NULL, request TEXT NOT NULL, requested TEXT NOT NULL,
     created_at TEXT NOT NULL, updated_at TEXT NOT NULL, is_settled INTEGER NOT NULL,
-    delete_volumes INTEGER NOT NULL, attached TEXT NOT NULL, condition TEXT,
-    state TEXT, state_since TEXT
+    has_ended INTEGER NOT NULL, delete_volumes INTEGER NOT NULL, attached TEXT NOT NULL,
+    condition TEXT, state TEXT, state_since TEXT
 ) STRICT;
 CREATE TABLE tasks (
     serial INTEGER PRIMARY KEY, id TEXT NOT NULL, kind TEXT NOT NULL, workload_id TEXT NOT NULL,

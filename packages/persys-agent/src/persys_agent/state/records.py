@@ -50,7 +50,8 @@ class Workload:
     ``request`` is the ApplyWorkload message as JSON. ``desired_state`` DELETED: a delete has begun
     and is not finished; ``delete_volumes`` then says whether the data goes too. ``is_settled``:
     this revision was brought about once, so the agent keeps it so by itself; until then the
-    scheduler decides whether it is tried again. ``attached``: the volumes that are mounted for it.
+    scheduler decides whether it is tried again. ``has_ended``: it ended by itself and rests,
+    even where the runtime has lost it since. ``attached``: the volumes that are mounted for it.
     ``requested``: what admission counts.
     """
 
@@ -64,6 +65,7 @@ class Workload:
     created_at: datetime
     updated_at: datetime
     is_settled: bool = False
+    has_ended: bool = False
     delete_volumes: bool = False
     attached: tuple[AttachedVolume, ...] = ()
     condition: Condition | None = None

@@ -44,7 +44,9 @@ class TaskQueue:
         *,
         workers: int = 10,
         history_limit: int = 1000,
+        on_ended: Callable[[Task], None] = lambda _: None,
     ) -> None:
+        """``on_ended`` is told of every task that was carried out."""
         self.errors = 0
         """Bugs in the work; tests expect none."""
         self.history = TaskHistory(state.loaded_tasks, limit=history_limit)
@@ -52,6 +54,7 @@ class TaskQueue:
         self._work = work
         self._clock = clock
         self._workers = workers
+        self._on_ended = on_ended
         self._serial = self.history.next_serial
         self._lines: dict[WorkloadId, deque[Task]] = {}
         self._held: set[WorkloadId] = set()
@@ -197,7 +200,9 @@ class TaskQueue:
             await self._record(task)
             error = await self._worked(task)
             state = TaskState.FAILED if error else TaskState.COMPLETED
-            await self._record(evolve(task, state=state, error=error, ended_at=self._clock.now()))
+            ended = evolve(task, state=state, error=error, ended_at=self._clock.now())
+            await self._record(ended)
+            self._on_ended(ended)
         finally:
             if self._is_started:
                 self._release(task, line)

@@ -28,6 +28,11 @@ class Faults:
         """Let the next ``times`` calls of ``verb`` raise ``error``."""
         self._errors[verb].extend([error] * times)
 
+    def mend(self) -> None:
+        """Have no fault any more."""
+        self._errors.clear()
+        self.delays.clear()
+
     def count(self, verb: str, subject: str) -> int:
         """How often ``verb`` was called for ``subject``."""
         return self.journal.count((verb, subject))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from persys_agent.state.file import StateFile
+from persys_agent.state.lock import StateError
 
 __all__ = ["InlineState"]
 
@@ -21,11 +22,13 @@ T = TypeVar("T")
 class InlineState:
     """Implements ``state.store.Caller`` on the event loop itself, which waits meanwhile.
 
-    ``calls`` counts; ``died`` is set when the process is to be taken for dead.
+    ``calls`` counts; ``fails`` plays a disk that is full; ``died`` is set when the process is to be
+    taken for dead.
     """
 
     def __init__(self, path: Path, *, die_at: int | None = None) -> None:
         self.calls = 0
+        self.fails = False
         self.died = asyncio.Event()
         self._path = path
         self._die_at = die_at
@@ -44,4 +47,6 @@ class InlineState:
         if self._die_at is not None and self.calls >= self._die_at:
             self.died.set()
             await asyncio.Event().wait()
+        if self.fails:
+            raise StateError("the disk is full")
         return work(self._file)

@@ -217,10 +217,13 @@ class MemoryRuntime:
         """As the port says: writes the command, then its input, and ends with the last word's
         length."""
         await self._call("execute", workload_id)
-        yield ExecOutput(" ".join(command).encode(), "stderr" if tty else "stdout")
-        async for data in input:
-            yield ExecOutput(data)
-        yield ExecExit(len(command[-1]))
+        try:
+            yield ExecOutput(" ".join(command).encode(), "stderr" if tty else "stdout")
+            async for data in input:
+                yield ExecOutput(data)
+            yield ExecExit(len(command[-1]))
+        finally:
+            self._host.faults.journal.append(("execute_ended", workload_id))
 
     async def _pull(self, order: Order) -> None:
         image = _image(order)

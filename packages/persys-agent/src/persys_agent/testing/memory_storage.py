@@ -17,11 +17,13 @@ __all__ = ["MemoryDisks", "MemoryStorage"]
 
 @define
 class MemoryDisks:
-    """The machine's disks: they survive the agent. ``attached`` has (volume, workload)."""
+    """The machine's disks: they survive the agent. ``attached`` has (volume, workload); ``root`` is
+    where volumes are found."""
 
     clock: Clock
     faults: Faults = field(init=False)
     volumes: set[str] = field(factory=set)
+    root: str = "/memory"
     attached: set[tuple[str, WorkloadId]] = field(factory=set)
 
     def __attrs_post_init__(self) -> None:
@@ -50,7 +52,7 @@ class MemoryStorage:
         await self._disks.faults.call("attach", volume.name)
         self._disks.volumes.add(volume.name)
         self._disks.attached.add((volume.name, workload_id))
-        place = f"/memory/{volume.name}"
+        place = f"{self._disks.root}/{volume.name}"
         return AttachedVolume(volume, **({"device": place} if as_device else {"path": place}))
 
     async def detach(self, volume: ManagedVolume, workload_id: WorkloadId) -> None:

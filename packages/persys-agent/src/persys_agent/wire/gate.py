@@ -7,10 +7,11 @@ certificate) will be asked here as well.
 
 from __future__ import annotations
 
+from persys_agent.state.lock import StateError
 from persys_agent.state.store import AgentState
 from persys_core.model.ids import WorkloadId
 
-__all__ = ["Gate"]
+__all__ = ["Gate", "disk_failed"]
 
 
 class Gate:
@@ -31,7 +32,10 @@ class Gate:
                 f"[STALE_EPOCH] the call carries epoch {epoch}, but this agent has obeyed"
                 f" epoch {newest}: another scheduler leads now"
             )
-        await self._state.raise_epoch(epoch)
+        try:
+            await self._state.raise_epoch(epoch)
+        except StateError as error:
+            return disk_failed(error)
         return ""
 
     def refuse_new(self, workload_id: WorkloadId) -> str:
@@ -42,3 +46,11 @@ class Gate:
             "[ADMISSION_REFUSED] admission rejected: the scheduler lets nothing new come to this"
             f" node now (workload: {workload_id})"
         )
+
+
+def disk_failed(error: StateError) -> str:
+    """What a caller is told where nothing can be taken in, since it could not be remembered.
+
+    The words are those of a runtime that is away: it is the node's trouble, not the workload's.
+    """
+    return f"[RUNTIME_UNAVAILABLE] runtime not available, nothing can be taken in: {error}"

@@ -29,24 +29,29 @@ class HealthView:
     used: Callable[[], HostUse]
     problem: Callable[[], str] = lambda: ""
 
+    def runtimes(self) -> dict[str, str]:
+        """A word for each runtime: ``healthy``, or what is wrong."""
+        return {
+            str(kind): "healthy" if found.is_available else f"unhealthy: {found.detail}"
+            for kind, found in self.detected().runtimes.items()
+        }
+
+    def ailment(self) -> str:
+        """Why the agent cannot do all of its work; empty while it can."""
+        found = self.detected().runtimes
+        ill = sorted(
+            kind for kind in self.state.kinds_used if kind in found and not found[kind].is_available
+        )
+        return self.problem() or (f"no answer from: {', '.join(ill)}" if ill else "")
+
     def response(self) -> wire.HealthCheckResponse:
         """The answer, without asking anybody."""
-        runtimes = self.detected().runtimes
-        ill = {
-            kind
-            for kind, found in runtimes.items()
-            if not found.is_available and kind in self.state.kinds_used
-        }
-        used = self.used()
-        problem = self.problem()
-        statuses = {
-            str(kind): "healthy" if found.is_available else f"unhealthy: {found.detail}"
-            for kind, found in runtimes.items()
-        }
-        if problem:
-            statuses["agent"] = f"unhealthy: {problem}"
+        used, ailment = self.used(), self.ailment()
+        statuses = self.runtimes()
+        if self.problem():
+            statuses["agent"] = f"unhealthy: {self.problem()}"
         return wire.HealthCheckResponse(
-            healthy=not ill and not problem,
+            healthy=not ailment,
             version=self.version,
             runtime_status=statuses,
             memory_utilization=used.memory_percent,

@@ -8,6 +8,7 @@ which have a deadline of their own.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 from typing import Any
 
 import grpc
@@ -17,9 +18,10 @@ from persys_agent.engine.board import NothingKnownError
 from persys_agent.engine.wishes import wish_from
 from persys_agent.engine.works import Works
 from persys_agent.specs import BadSpecError, workload_type
+from persys_agent.state.lock import StateError
 from persys_agent.state.records import TaskKind
 from persys_agent.wire import messages
-from persys_agent.wire.gate import Gate
+from persys_agent.wire.gate import Gate, disk_failed
 from persys_agent.wire.health import HealthView
 from persys_agent.wire.streams import Sessions, StreamRefusedError
 from persys_core.model.ids import WorkloadId, is_valid_id
@@ -64,9 +66,12 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
             return wire.ApplyWorkloadResponse(message=str(error))
         if refusal := self._gate.refuse_new(request.id):
             return wire.ApplyWorkloadResponse(message=refusal)
-        task = await self._works.queue.submit(
-            TaskKind.APPLY, wish.workload_id, request=wish.request, revision_id=wish.revision_id
-        )
+        try:
+            task = await self._works.queue.submit(
+                TaskKind.APPLY, wish.workload_id, request=wish.request, revision_id=wish.revision_id
+            )
+        except StateError as error:
+            return wire.ApplyWorkloadResponse(message=disk_failed(error))
         now = self._works.clock.now()
         return wire.ApplyWorkloadResponse(
             applied=True,
@@ -86,9 +91,12 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         """Take a delete in; of what is not there it succeeds."""
         if refusal := _bad_id(request.id) or await self._gate.refuse_stale(_epoch(context)):
             return wire.DeleteWorkloadResponse(message=refusal)
-        await self._works.queue.submit(
-            TaskKind.DELETE, request.id, delete_volumes=request.delete_volumes
-        )
+        try:
+            await self._works.queue.submit(
+                TaskKind.DELETE, request.id, delete_volumes=request.delete_volumes
+            )
+        except StateError as error:
+            return wire.DeleteWorkloadResponse(message=disk_failed(error))
         return wire.DeleteWorkloadResponse(
             success=True, message="workload deletion submitted for processing"
         )
@@ -142,8 +150,9 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     ) -> AsyncIterator[wire.LogLine]:
         """A workload's output, until it ends or the caller leaves."""
         try:
-            async for line in self._sessions.logs(request):
-                yield line
+            async with aclosing(self._sessions.logs(request)) as lines:
+                async for line in lines:
+                    yield line
         except StreamRefusedError as error:
             await context.abort(error.code, str(error))
 
@@ -152,8 +161,9 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     ) -> AsyncIterator[wire.ExecResponse]:
         """A command inside a workload; it ends when the caller leaves."""
         try:
-            async for answer in self._sessions.execute(request_iterator):
-                yield answer
+            async with aclosing(self._sessions.execute(request_iterator)) as answers:
+                async for answer in answers:
+                    yield answer
         except StreamRefusedError as error:
             await context.abort(error.code, str(error))
 

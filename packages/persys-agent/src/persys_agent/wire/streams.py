@@ -49,7 +49,7 @@ class Sessions:
         self._state = state
         self._backends = backends
 
-    async def logs(self, request: wire.StreamLogsRequest) -> AsyncIterator[wire.LogLine]:
+    async def logs(self, request: wire.StreamLogsRequest) -> AsyncGenerator[wire.LogLine, None]:
         """The lines asked for. Raises ``StreamRefusedError``."""
         runtime = self._interactive(request.id)
         tail = min(max(request.tail, 0), _MOST_LINES)
@@ -64,7 +64,7 @@ class Sessions:
 
     async def execute(
         self, requests: AsyncIterator[wire.ExecRequest]
-    ) -> AsyncIterator[wire.ExecResponse]:
+    ) -> AsyncGenerator[wire.ExecResponse, None]:
         """What the command writes. Raises ``StreamRefusedError``."""
         start = await _start(requests)
         runtime = self._interactive(start.id)
