@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.asyncio]
 async def agent(log: Path, scheduler: str, port: int) -> AsyncIterator[Program]:
     """A `persys-agent run` with its state beside ``log``, once it has started."""
     data = log.with_suffix(".data")
-    env = {**server_environment(data), "PERSYS_NODE_ID": "n1"}
+    env = {**server_environment(data), "PERSYS_NODE_ID": "n1", "PERSYS_METRICS_PORT": "0"}
     for name in ("PERSYS_STORE", "PERSYS_DATA_DIR", "PERSYS_GRPC_ADDR"):
         env.pop(name)
     flags = ("--insecure", "--listen", "127.0.0.1", "--port", str(port), "--data-dir", str(data))
@@ -121,7 +121,7 @@ async def test_a_state_in_use_ends_the_start_with_one(tmp_path: Path) -> None:
     """The error names the other process, and that one works on."""
     address = f"127.0.0.1:{free_port()}"
     async with agent(tmp_path / "agent.log", address, free_port()) as first:
-        env = server_environment(tmp_path)
+        env = {**server_environment(tmp_path), "PERSYS_METRICS_PORT": "0"}
         env.pop("PERSYS_GRPC_ADDR")
         log = tmp_path / "second.log"
         flags = ("--runtime", "memory", "--insecure", "--data-dir", str(tmp_path / "agent.data"))

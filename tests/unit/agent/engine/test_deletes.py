@@ -145,6 +145,10 @@ async def test_an_orphan_is_told_and_goes_only_by_a_delete(
         assert (listed.workload_id, listed.revision_id) == ("w1", "r1")
         assert (listed.state, listed.metadata["orphan"]) == (AgentState.RUNNING, "true")
         bench.host.is_up = False
+        await node.delete()
+        assert len(await node.assembly.works.board.reports()) == 1
+        await node.settled()
+        assert "runtime not available" in node.errors()[0]
         assert len(await node.assembly.works.board.reports()) == 1
         bench.host.is_up = True
         await node.delete()

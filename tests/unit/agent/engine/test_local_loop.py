@@ -213,6 +213,20 @@ async def test_the_last_transition_is_when_the_state_changed(
 
 
 @virtual_time()
+async def test_what_was_only_accepted_is_listed(clock: VirtualClock, tmp_path: Path) -> None:
+    """From the moment of the answer on, before anything was begun (A9, A18)."""
+    bench = Bench(clock, tmp_path)
+    bench.with_options(lambda options: evolve(options, workers=1))
+    async with bench.node() as node:
+        for name in ("w1", "w2"):
+            await node.apply(apply_message(name, image="slow"))
+        reports = await node.assembly.works.board.reports()
+        assert [each.workload_id for each in reports] == ["w1", "w2"]
+        assert reports[1] == await node.report("w2")
+        assert reports[1].metadata["task_status"] == "pending"
+
+
+@virtual_time()
 async def test_what_is_in_flight_shows_the_same_everywhere(
     clock: VirtualClock, tmp_path: Path
 ) -> None:

@@ -111,3 +111,29 @@ async def test_a_job_that_ended_while_nobody_looked_is_not_run_again(
         async with bench.node() as node:
             await node.settled()
             assert bench.host.started[name] <= 1
+
+
+@pytest.mark.parametrize("image", ["nginx", "exit0"])
+@pytest.mark.parametrize("die_at", range(2, 10))
+@virtual_time()
+async def test_a_second_run_survives_a_kill_at_any_write(
+    clock: VirtualClock, tmp_path: Path, die_at: int, image: str
+) -> None:
+    """What rested with exit code 0 is wanted again: it is started once more, neither forgotten nor
+    run twice."""
+    bench = Bench(clock, tmp_path)
+    async with bench.node() as node:
+        await node.applied(apply_message(image=image))
+        await node.applied(apply_message(image=image, stopped=True))
+    await clock.sleep(timedelta(minutes=1))
+    async with bench.node(die_at=die_at) as node:
+        accepting = asyncio.create_task(node.apply(apply_message(image=image)))
+        await _until(node.file.died, accepting)
+        was_accepted = accepting.done()
+        working = asyncio.create_task(node.settled())
+        await _until(node.file.died, working)
+    await clock.sleep(timedelta(minutes=1))
+    async with bench.node() as node:
+        await node.settled()
+        await node.look()
+        assert bench.host.started["w1"] == (2 if was_accepted else 1)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import stat
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 
 from persys_agent.runtimes.port import AttachedVolume
 from persys_agent.state.file import StateFile
@@ -150,3 +152,38 @@ async def test_a_file_that_is_taken_fails_the_start(tmp_path: Path) -> None:
         async with StateThread(tmp_path / "state.db"):
             pass
     held.close()
+
+
+def test_of_works_written_together_each_fails_alone(tmp_path: Path) -> None:
+    """What was asked for at the same moment shares one wait for the disk, and nothing else."""
+
+    def good(file: StateFile) -> str:
+        file.save(meta=[("good", "1")])
+        return "done"
+
+    def bad(file: StateFile) -> str:
+        file.save(meta=[("half", "1"), ("k", None)])  # type: ignore[list-item]
+        return "done"
+
+    file = StateFile(tmp_path / "state.db")
+    first, broken, last = file.together([good, bad, lambda file: len(file.load().meta)])
+    assert (first, last) == ("done", 1)
+    assert isinstance(broken, StateError)
+    assert file.load().meta == {"good": "1"}
+    file.close()
+
+
+@pytest.mark.asyncio
+async def test_a_burst_of_writes_is_all_there(tmp_path: Path) -> None:
+    """Whoever was answered is on disk."""
+    async with StateThread(tmp_path / "state.db") as thread:
+        state = AgentState(thread)
+        await state.load()
+        rows = [evolve(FULL, id=f"w{number}") for number in range(300)]
+        await asyncio.gather(*map(state.save, rows))
+    async with StateThread(tmp_path / "state.db") as thread:
+        state = AgentState(thread)
+        await state.load()
+        assert sorted(row.id for row in state) == sorted(row.id for row in rows)
+    with pytest.raises(StateError, match="closed"):
+        await state.save(FULL)

@@ -7,7 +7,7 @@ runtime was answering is told as in flight, since the answer may be older than t
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 
@@ -58,8 +58,13 @@ class StatusBoard:
         """Everything that this node has of that kind, in the order of ids."""
         before = self._snapshot()
         look = await self._inventory.look(None if kind is None else frozenset({kind}))
+        await self.note(
+            (each.row, look.of(each.row.type, each.row.id))
+            for each in before.values()
+            if kind in (None, each.row.type)
+        )
         told = [
-            await self._told(each, look.of(each.row.type, each.row.id))
+            self._told(each, look.of(each.row.type, each.row.id))
             for each in before.values()
             if kind in (None, each.row.type)
         ]
@@ -67,10 +72,15 @@ class StatusBoard:
         now = self._clock.now()
         strays = [
             orphan_report(its_kind, instance, now)
-            for (its_kind, _), instance in self.orphans.items()
-            if kind in (None, its_kind)
+            for (its_kind, name), instance in self.orphans.items()
+            if kind in (None, its_kind) and self._queue.open_task(name) is None
         ]
-        found = [*(each for each in told if each is not None), *strays]
+        accepted = [
+            task_report(task, _kind_of(task))
+            for task in self._queue.open_tasks()
+            if self._state.get(task.workload_id) is None and kind in (None, _kind_of(task))
+        ]
+        found = [*(each for each in told if each is not None), *strays, *accepted]
         return sorted(found, key=lambda each: each.workload_id)
 
     async def report(self, workload_id: WorkloadId) -> AgentReport | None:
@@ -82,7 +92,8 @@ class StatusBoard:
         seen: Seen = None
         if task is None:
             seen = await self._inventory.see(row.type, workload_id)
-        told = await self._told(_Before(row, task), seen)
+        await self.note([(row, seen)])
+        told = self._told(_Before(row, task), seen)
         return told if told is not None else await self._unrecorded(workload_id)
 
     def note_orphans(self, look: Look, before: Container[WorkloadId]) -> None:
@@ -115,14 +126,12 @@ class StatusBoard:
 
     def _is_orphan(self, workload_id: WorkloadId, before: Container[WorkloadId]) -> bool:
         """Whether nobody gave it to us, neither now nor when the look began."""
-        was_known = workload_id in before
-        is_known = self._state.get(workload_id) or self._queue.open_task(workload_id)
-        return not was_known and not is_known
+        return workload_id not in before and self._state.get(workload_id) is None
 
     def _snapshot(self) -> dict[WorkloadId, _Before]:
         return {row.id: _Before(row, self._queue.open_task(row.id)) for row in self._state}
 
-    async def _told(self, before: _Before, seen: Seen) -> AgentReport | None:
+    def _told(self, before: _Before, seen: Seen) -> AgentReport | None:
         """The report of a row that was there before the runtime was asked."""
         row = self._state.get(before.row.id)
         if row is None:
@@ -133,21 +142,24 @@ class StatusBoard:
         if task is not None:
             task = task if task.is_open else evolve(task, state=TaskState.RUNNING)
             return report(row, seen, task, _since(row))
-        row = await self.noted(row, seen)
         return report(row, seen, None, _since(row))
 
-    async def noted(self, row: Workload, seen: Seen) -> Workload:
-        """Remember since when a workload is in the state that is seen now, and that it ended."""
-        noted, state = row, state_of(row, seen)
-        if row.sight is None or row.sight.state is not state:
-            noted = evolve(row, sight=Sight(state, self._clock.now()))
-        if not row.has_ended and isinstance(seen, Instance) and _rests(row, seen):
-            noted = evolve(noted, has_ended=True)
-        if noted is row:
-            return row
-        with suppress(StateError):  # a disk that fails must not make the node look dead
-            await self._state.save(noted)
-        return noted
+    async def note(self, seen: Iterable[tuple[Workload, Seen]]) -> None:
+        """Remember of rows that are still as they were since when they are in the state that is
+        seen now, and that they ended."""
+        now = self._clock.now()
+        changed = [
+            noted
+            for row, sight in seen
+            if self._is_at_rest(row) and (noted := _noted(row, sight, now)) is not row
+        ]
+        if changed:
+            with suppress(StateError):  # a disk that fails must not make the node look dead
+                await self._state.save(*changed)
+
+    def _is_at_rest(self, row: Workload) -> bool:
+        """Whether nothing has happened to it since the look began."""
+        return self._state.get(row.id) is row and self._queue.open_task(row.id) is None
 
     async def _unrecorded(self, workload_id: WorkloadId) -> AgentReport | None:
         """Of what has no record, the open task tells, else the runtimes: an earlier failure of a
@@ -164,6 +176,15 @@ class StatusBoard:
             if seen is not None:
                 return orphan_report(kind, seen, self._clock.now())
         return None
+
+
+def _noted(row: Workload, seen: Seen, now: datetime) -> Workload:
+    noted, state = row, state_of(row, seen)
+    if row.sight is None or row.sight.state is not state:
+        noted = evolve(row, sight=Sight(state, now))
+    if not row.has_ended and isinstance(seen, Instance) and _rests(row, seen):
+        noted = evolve(noted, has_ended=True)
+    return noted
 
 
 def _rests(row: Workload, seen: Instance) -> bool:

@@ -10,7 +10,7 @@ Callers see to it that no two operations of one workload run at once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from attrs import evolve, field, frozen
 
@@ -99,7 +99,7 @@ class Executor:
         verb = "apply" if is_apply else "delete"
         try:
             if is_apply:
-                await self._apply(wish_kept(task.request))
+                await self._apply(wish_kept(task.request), task.created_at)
             else:
                 await self._delete(task.workload_id, task.delete_volumes)
         except BadSpecError as error:
@@ -142,12 +142,12 @@ class Executor:
 
     # --- apply
 
-    async def _apply(self, wish: Wish) -> None:
+    async def _apply(self, wish: Wish, accepted_at: datetime) -> None:
         row = self._rows.get(wish.workload_id)
-        if row is None or not await self._was_desire_alone(row, wish):
+        if row is None or not await self._was_desire_alone(row, wish, accepted_at):
             await self._bring_about(wish)
 
-    async def _was_desire_alone(self, row: Workload, wish: Wish) -> bool:
+    async def _was_desire_alone(self, row: Workload, wish: Wish, accepted_at: datetime) -> bool:
         """Where the workload is there as wished, only start or stop it."""
         is_known = (row.revision_id, row.spec_hash) == (wish.revision_id, wish.spec_hash)
         if not is_known or row.desired_state is DesiredState.DELETED or not row.is_settled:
@@ -155,15 +155,27 @@ class Executor:
         seen = self._answered(row.id, await self._inventory.see(row.type, row.id))
         if seen is None or not is_same(row, seen):
             return False
-        was = row.desired_state
-        await self._rows.change(row.id, lambda now: evolve(now, desired_state=wish.desired_state))
         if wish.desired_state is DesiredState.STOPPED:
+            await self._wants(row, wish)
             await self._stop(row, self._limits.grace)
-        elif seen.state not in _RUNS and (was is not _RUNNING or not is_completed(seen, wish.spec)):
-            await self._admit(wish)
-            await self._start_again(row, wish)
+        elif seen.state not in _RUNS and not _is_done(row, wish, seen, accepted_at):
+            await self._run_again(row, wish)
+        await self._wants(row, wish)
         await self._rows.settle(row.id)
         return True
+
+    async def _run_again(self, row: Workload, wish: Wish) -> None:
+        """Start what was to rest. That it is to run is noted after that, so that an agent that is
+        killed in between neither forgets the start nor takes the old end for a new one."""
+        try:
+            await self._admit(wish)
+            await self._start_again(row, wish)
+        except OperationError:
+            await self._wants(row, wish)
+            raise
+
+    async def _wants(self, row: Workload, wish: Wish) -> None:
+        await self._rows.change(row.id, lambda now: evolve(now, desired_state=wish.desired_state))
 
     async def _bring_about(self, wish: Wish) -> None:
         old = self._rows.get(wish.workload_id)
@@ -349,3 +361,12 @@ class Executor:
         if isinstance(seen, Unanswered):
             raise silent_runtime(workload_id, seen.cause)
         return seen
+
+
+def _is_done(row: Workload, wish: Wish, seen: Instance, accepted_at: datetime) -> bool:
+    """Whether a job that is to run has run already: it was to run before, or it ran since the wish
+    was accepted, by an agent that was killed then."""
+    if not is_completed(seen, wish.spec):
+        return False
+    ran_since = seen.started_at is not None and seen.started_at >= accepted_at
+    return row.desired_state is _RUNNING or ran_since

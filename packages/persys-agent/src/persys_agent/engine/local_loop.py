@@ -88,19 +88,20 @@ class LocalLoop:
         look = await self._works.inventory.look()
         self._works.board.note_orphans(look, frozenset(row.id for row in rows))
         self._backoff.keep_only(frozenset(row.id for row in rows))
+        await self._works.board.note((row, look.of(row.type, row.id)) for row in rows)
         for row in rows:
-            await self._consider(row, look.of(row.type, row.id))
+            self._consider(row.id, look.of(row.type, row.id))
         self._on_pass(timedelta(seconds=self._clock.monotonic() - began))
 
     async def settled(self) -> None:
         """Wait for the repairs that have begun."""
         await asyncio.gather(*self._repairing.values())
 
-    async def _consider(self, row: Workload, seen: Seen) -> None:
-        is_as_seen = self._works.state.get(row.id) is row
-        if not is_as_seen or self._works.queue.open_task(row.id) is not None:
+    def _consider(self, workload_id: WorkloadId, seen: Seen) -> None:
+        """Begin a repair where one may be needed; what is seen then counts."""
+        row = self._works.state.get(workload_id)
+        if row is None or self._works.queue.open_task(workload_id) is not None:
             return
-        row = await self._works.board.noted(row, seen)
         if _decided(row, seen) is not Repair.NOTHING:
             self._begin(row)
 

@@ -20,6 +20,7 @@ from persys_core.model.ids import WorkloadId
 from persys_core.model.observation import AgentState as Observed
 from persys_core.model.resources import Resources
 from persys_core.model.spec import secret_values
+from persys_core.model.states import DesiredState
 from persys_core.ports.clock import Clock
 
 __all__ = ["Change", "Rows"]
@@ -66,7 +67,12 @@ class Rows:
             requested=wish.requested,
             created_at=now,
             updated_at=now,
-            sight=Sight(Observed.PENDING, now),
+            sight=Sight(
+                Observed.PENDING
+                if wish.desired_state is DesiredState.RUNNING
+                else Observed.STOPPED,
+                now,
+            ),
         )
         if old is not None:
             is_known = (old.revision_id, old.spec_hash) == (made.revision_id, made.spec_hash)

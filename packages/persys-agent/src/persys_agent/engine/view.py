@@ -97,8 +97,10 @@ def orphan_report(kind: WorkloadType, instance: Instance, now: datetime) -> Agen
 
 def counts_as_promised(row: Workload) -> bool:
     """Whether a workload's request is taken: it runs, or is about to."""
-    if row.desired_state is not DesiredState.RUNNING or row.sight is None:
+    if row.sight is None:
         return False
+    if row.desired_state is not DesiredState.RUNNING:
+        return row.sight.state is AgentState.PENDING  # it is being started again
     return row.sight.state not in (AgentState.FAILED, AgentState.STOPPED)
 
 

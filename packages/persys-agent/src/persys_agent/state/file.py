@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -39,6 +39,9 @@ CREATE TABLE tasks (
     started_at TEXT, ended_at TEXT
 ) STRICT;
 """
+
+_WHOLE = ("BEGIN IMMEDIATE", "COMMIT", ("ROLLBACK",))
+_PART = ("SAVEPOINT part", "RELEASE part", ("ROLLBACK TO part", "RELEASE part"))
 
 T = TypeVar("T")
 
@@ -92,8 +95,7 @@ class StateFile:
         """Write records and remove others, all or nothing, and on disk when it returns."""
 
         def write() -> None:
-            with self._connection as transaction:
-                transaction.execute("BEGIN IMMEDIATE")
+            with self._all_or_nothing() as transaction:
                 _put(transaction, "workloads", map(workload_row, workloads))
                 _put(transaction, "tasks", map(task_row, tasks))
                 _put(transaction, "meta", ({"key": key, "value": value} for key, value in meta))
@@ -102,10 +104,41 @@ class StateFile:
 
         self._guarded(write)
 
+    def together(self, works: Sequence[Callable[[StateFile], T]]) -> list[T | Exception]:
+        """The results of several works, or what they raised, with one wait for the disk: when this
+        returns, all that is no exception is on it."""
+        results: list[T | Exception] = []
+        try:
+            with self._all_or_nothing():
+                for work in works:
+                    try:
+                        results.append(work(self))
+                    except Exception as error:
+                        results.append(error)
+        except sqlite3.DatabaseError as error:
+            return [StateError(f"the state {self._path} cannot be used: {error}") for _ in works]
+        return results
+
     def close(self) -> None:
         """Let go of the file and its lock."""
         self._connection.close()
         self._lock.release()
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction, or inside of one a part of it that fails alone."""
+        connection = self._connection
+        is_part = connection.in_transaction
+        begin, end, undo = _PART if is_part else _WHOLE
+        connection.execute(begin)
+        try:
+            yield connection
+            connection.execute(end)
+        except BaseException:
+            for statement in undo:
+                if connection.in_transaction:
+                    connection.execute(statement)
+            raise
 
     def _migrate(self) -> None:
         version = int(self._connection.execute("PRAGMA user_version").fetchone()["user_version"])

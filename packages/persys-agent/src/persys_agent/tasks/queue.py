@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import TypeAlias
 
 import structlog
-from attrs import evolve
+from attrs import define, evolve, field
 
 from persys_agent.state.lock import StateError
 from persys_agent.state.records import Task, TaskKind, TaskState
@@ -31,6 +32,12 @@ Work: TypeAlias = Callable[[Task], Awaitable[str]]
 """Carries a task out; returns its error text, empty for success. Whatever it raises is a bug."""
 
 _VERBS = {TaskKind.APPLY: "apply", TaskKind.DELETE: "delete"}
+
+
+@define
+class _Door:
+    lock: asyncio.Lock = field(factory=asyncio.Lock)
+    users: int = 0
 
 
 class TaskQueue:
@@ -63,7 +70,7 @@ class TaskQueue:
         self._surplus: tuple[int, ...] = self.history.prune()
         """Serials that the next write takes off the disk."""
         self._running: set[asyncio.Task[None]] = set()
-        self._accepting = asyncio.Lock()
+        self._doors: dict[WorkloadId, _Door] = {}
         self._pending_writes: set[asyncio.Task[Task]] = set()
         self._is_started = False
 
@@ -93,6 +100,10 @@ class TaskQueue:
         """The newest task of a workload if its outcome is still to come."""
         line = self._lines.get(workload_id)
         return line[-1] if line else None
+
+    def open_tasks(self) -> tuple[Task, ...]:
+        """The newest open task of each workload that has one."""
+        return tuple(line[-1] for line in self._lines.values())
 
     async def submit(
         self,
@@ -133,7 +144,7 @@ class TaskQueue:
         return True
 
     async def _accept(self, wish: Task) -> Task:
-        async with self._accepting:
+        async with self._door(wish.workload_id):
             line = self._lines.get(wish.workload_id, deque())
             pointless = _pointless(line, wish.kind)
             task = self._numbered(wish, pointless)
@@ -151,9 +162,22 @@ class TaskQueue:
                 await self._record(*ended, task)
                 self._line_up(task, pointless)
             finally:
-                self._barred.clear()
+                self._barred.difference_update(each.serial for each in pointless)
                 self._pump()
             return task
+
+    @asynccontextmanager
+    async def _door(self, workload_id: WorkloadId) -> AsyncIterator[None]:
+        """Requests for one workload are taken in one after the other."""
+        door = self._doors.setdefault(workload_id, _Door())
+        door.users += 1
+        try:
+            async with door.lock:
+                yield
+        finally:
+            door.users -= 1
+            if not door.users:
+                del self._doors[workload_id]
 
     def _numbered(self, wish: Task, pointless: Iterable[Task]) -> Task:
         serial, self._serial = self._serial, self._serial + 1
@@ -197,7 +221,7 @@ class TaskQueue:
 
     async def _run(self, task: Task, line: deque[Task]) -> None:
         try:
-            await self._record(task)
+            self.history.put(task)  # not written: an open task is begun again, however far it was
             error = await self._worked(task)
             state = TaskState.FAILED if error else TaskState.COMPLETED
             ended = evolve(task, state=state, error=error, ended_at=self._clock.now())

@@ -3,11 +3,12 @@
 Decided here: what the word in an image's name makes of an instance. ``MemoryHost`` is the machine:
 it survives the agent, and several agents may share it. Words: ``missing`` (no such image),
 ``nostart`` (cannot be started), ``slow`` (creating takes ``SLOW``), ``exit0`` (ends at once, with
-0), ``crash`` (ends at once, with 1).
+0; any other number likewise), ``crash`` (ends at once, with 1).
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
@@ -28,7 +29,7 @@ from persys_agent.runtimes.port import (
     RuntimeUnavailableError,
 )
 from persys_agent.testing.faults import Faults
-from persys_core.model.ids import WorkloadId
+from persys_core.model.ids import WorkloadId, is_valid_id
 from persys_core.model.observation import AgentState
 from persys_core.model.spec import ContainerSpec
 from persys_core.model.states import WorkloadType
@@ -38,6 +39,7 @@ from persys_core.ports.clock import Clock
 __all__ = ["SLOW", "MemoryHost", "MemoryRuntime"]
 
 SLOW = timedelta(seconds=1)
+_ENDING = re.compile(r"exit(?P<code>\d+)|crash")
 
 
 @define
@@ -104,6 +106,8 @@ class MemoryRuntime:
 
     async def create(self, order: Order) -> Creation:
         """As the port says."""
+        if not is_valid_id(order.workload_id):
+            raise RuntimeFailedError(FailureCode.INVALID_SPEC, "the id could be a path")
         await self._call("create", order.workload_id)
         kept = self._host._kept.get((self.kind, order.workload_id))
         if kept is not None and kept.owner != self._owner:
@@ -149,8 +153,8 @@ class MemoryRuntime:
             started_at=self._host.clock.now(),
             metadata={"container.state": "running"},
         )
-        if "exit0" in word or "crash" in word:
-            self._host.end(workload_id, int("crash" in word), self.kind)
+        if ending := _ENDING.search(word):
+            self._host.end(workload_id, int(ending["code"] or 1), self.kind)
 
     async def stop(self, workload_id: WorkloadId, grace: timedelta) -> None:
         """As the port says."""
