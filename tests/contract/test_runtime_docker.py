@@ -27,6 +27,7 @@ from persys_agent.runtimes.port import (
     RuntimeFailedError,
     RuntimeUnavailableError,
 )
+from persys_agent.settings import ContainerNames
 from persys_agent.testing.interactive import InteractiveBench, InteractiveSuite, given
 from persys_agent.testing.runtime import RuntimeSuite
 from persys_agent.testing.runtime_bench import (
@@ -460,3 +461,56 @@ async def test_a_restarted_daemon_is_found_again(docker: DockerBench, daemon: Do
         await until_state(docker.runtime, kept, AgentState.RUNNING)
         await docker.runtime.start(name)
         await until_state(docker.runtime, name, AgentState.RUNNING)
+
+
+@pytest.mark.asyncio
+async def test_agents_with_their_node_in_the_name_share_a_daemon(daemon: Dockerd) -> None:
+    """The same workload on two nodes is two containers, and each agent sees its own."""
+    bench = DockerBench(daemon, evolve(SETTINGS, names=ContainerNames.NODE))
+    order = order_of("named", container())
+    try:
+        for each in (bench.runtime, bench.neighbour):
+            assert await each.create(order) is Creation.CREATED
+            await each.start("named")
+        await bench.runtime.remove("named")
+        assert await bench.runtime.instances() == []
+        (left,) = await bench.neighbour.instances()
+        assert left.state is AgentState.RUNNING
+        assert await bench.engine.show("node-2.named") is not None
+    finally:
+        await bench.neighbour.remove("named")
+        await bench.aclose()
+
+
+@pytest.mark.asyncio
+async def test_a_changed_style_of_names_restarts_nothing(
+    daemon: Dockerd, docker: DockerBench
+) -> None:
+    """What runs is found under the name that it has, and gets the new one when it is replaced."""
+    changed = DockerBench(daemon, evolve(SETTINGS, names=ContainerNames.NODE))
+    order = order_of("renamed", container())
+    async with removing(docker.runtime, "renamed"):
+        await run(docker, order)
+        assert await changed.runtime.create(order) is Creation.ADOPTED
+        assert [each.state for each in await changed.runtime.instances()] == [AgentState.RUNNING]
+        newer = evolve(order, revision_id="r2")
+        assert await changed.runtime.create(newer) is Creation.REPLACED
+        assert await docker.engine.show("renamed") is None
+        found = await docker.runtime.inspect("renamed")
+        assert found is not None
+        assert found.revision_id == "r2"
+    await changed.aclose()
+
+
+@pytest.mark.asyncio
+async def test_a_name_that_begins_another_containers_id_is_a_name(docker: DockerBench) -> None:
+    """The Engine takes the beginning of an id for a name; a workload called so is not that."""
+    async with removing(docker.runtime, "other"):
+        await docker.runtime.create(order_of("other", container()))
+        shown = await docker.engine.show("other")
+        assert shown is not None
+        name = str(shown["Id"])[:12]
+        assert await docker.runtime.inspect(name) is None
+        async with removing(docker.runtime, name):
+            order = order_of(name, container())
+            assert await docker.runtime.create(order) is Creation.CREATED

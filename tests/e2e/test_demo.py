@@ -13,6 +13,8 @@ from tests.e2e.processes import run_program, started
 
 pytestmark = pytest.mark.slow
 
+DEMO = ("persys-server", "dev", "--runtime", "simulated")
+
 
 def environment(folder: Path) -> dict[str, str]:
     """The machine's own, with temporary folders made below ``folder``."""
@@ -25,7 +27,14 @@ def environment(folder: Path) -> dict[str, str]:
 async def test_the_demo_converges_and_leaves_nothing(tmp_path: Path) -> None:
     """Nodes join, work runs, a killed node's work moves, what waits is explained: exit code 0."""
     ended = await run_program(
-        "persys-server", "dev", "--exit", "--no-live", env=environment(tmp_path), seconds=90
+        "persys-server",
+        "dev",
+        "--runtime",
+        "simulated",
+        "--exit",
+        "--no-live",
+        env=environment(tmp_path),
+        seconds=90,
     )
     assert ended.code == 0, ended.out + ended.err
     assert ended.err == ""
@@ -43,7 +52,13 @@ async def test_the_demo_ends_at_once_when_told_to(tmp_path: Path, number: signal
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     async with started(
-        "persys-server", "dev", "--no-live", log=tmp_path / "out", env=environment(scratch)
+        "persys-server",
+        "dev",
+        "--runtime",
+        "simulated",
+        "--no-live",
+        log=tmp_path / "out",
+        env=environment(scratch),
     ) as demo:
         await demo.says("Work is applied")
         demo.signal(number)
@@ -60,7 +75,7 @@ async def test_the_demo_names_what_did_not_converge(tmp_path: Path) -> None:
     spec = {"type": "container", "resources": {"cpuMillicores": "-5"}, "container": {"image": "x"}}
     (examples / "bad.json").write_text(json.dumps({"workloadId": "bad", "spec": spec}))
     ended = await run_program(
-        "persys-server", "dev", "--exit", "--no-live", "--nodes", "1", "--examples", str(examples),
+        *DEMO, "--exit", "--no-live", "--nodes", "1", "--examples", str(examples),
         env=environment(tmp_path),
     )  # fmt: skip
     assert ended.code == 1
@@ -73,7 +88,14 @@ async def test_wrong_examples_stop_the_demo_before_it_starts(tmp_path: Path) -> 
     """The problem is told as persysctl tells it; exit code 2."""
     (tmp_path / "bad.yaml").write_text("kind: Wrkload\n")
     ended = await run_program(
-        "persys-server", "dev", "--exit", "--examples", str(tmp_path), env=environment(tmp_path)
+        "persys-server",
+        "dev",
+        "--runtime",
+        "simulated",
+        "--exit",
+        "--examples",
+        str(tmp_path),
+        env=environment(tmp_path),
     )
     assert ended.code == 2
     assert "bad.yaml" in ended.err

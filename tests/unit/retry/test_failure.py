@@ -46,6 +46,13 @@ CASES = [
         WORKLOAD,
     ),
     ("", 'container name "web" is already in use (id=1)', "name_conflict", WORKLOAD),
+    ("NAME_CONFLICT", 'the name "web" is already in use', "name_conflict", WORKLOAD),
+    (
+        "PORT_BIND_CONFLICT",
+        '[START_FAILED] Failed to start: host port 80 is taken by container "web"',
+        "port_conflict",
+        WORKLOAD,
+    ),
     ("PORT_BIND_CONFLICT", "", "port_conflict", PERMANENT),
     (
         "PORT_BIND_CONFLICT",

@@ -72,7 +72,7 @@ def test_impossible_ports_are_refused(port: str, capsys: pytest.CaptureFixture[s
     [
         ([], ["run", "dev", "doctor"]),
         (["run"], ["--insecure", "--grpc-port", "--metrics-port", "PERSYS_STORE=sqlite:"]),
-        (["dev"], ["--nodes", "--examples", "--exit", "--no-live"]),
+        (["dev"], ["--nodes", "--runtime", "--examples", "--exit", "--no-live"]),
         (["doctor"], ["exit code is 1"]),
     ],
 )

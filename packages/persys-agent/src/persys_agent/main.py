@@ -14,6 +14,7 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -25,7 +26,7 @@ from persys_agent.doctor.findings import Probe
 from persys_agent.node.program import run_node
 from persys_agent.options import DoctorRun, NodeRun, RunOptions, TlsFiles, UsageError, parse_command
 from persys_agent.runtimes.factory import build_backends
-from persys_agent.runtimes.port import Owner
+from persys_agent.runtimes.port import Capability, Owner, Runtime
 from persys_agent.settings import LogFormat, NodeSettings
 from persys_agent.simulated.control_http import ControlServer
 from persys_agent.simulated.fleet import FleetOptions, SimulatedFleet
@@ -77,7 +78,15 @@ async def _carried_out(options: RunOptions | NodeRun | DoctorRun) -> int:
 def _probes(settings: NodeSettings) -> dict[WorkloadType, Probe]:
     """Of the runtimes that ``run`` would use."""
     backends = build_backends(settings, Owner(settings.node_id), SystemClock())
-    return {kind: runtime.probe for kind, runtime in backends.runtimes.items()}
+    return {kind: partial(_asked, runtime) for kind, runtime in backends.runtimes.items()}
+
+
+async def _asked(runtime: Runtime) -> Capability:
+    """What it says of itself; it is not needed any more then."""
+    try:
+        return await runtime.probe()
+    finally:
+        await runtime.aclose()
 
 
 def _configure_logs(level: str, form: LogFormat) -> None:

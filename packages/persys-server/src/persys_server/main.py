@@ -81,11 +81,19 @@ def _parser() -> argparse.ArgumentParser:
 def _add_dev(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     dev = commands.add_parser(
         "dev",
-        help="start a control plane with simulated agents",
-        description="Start one replica together with simulated agents, apply the examples, and"
-        " show what happens. Needs nothing else.",
+        help="start a control plane with agents on this machine",
+        description="Start one replica together with some agents, apply the examples, and show what"
+        " happens. Where a Docker daemon answers, the agents run real containers on it, and all"
+        " that they made is removed at the end; elsewhere they are simulated. Needs nothing else.",
     )
-    dev.add_argument("--nodes", type=_count, default=4, metavar="N", help="simulated nodes (4)")
+    dev.add_argument("--nodes", type=_count, default=4, metavar="N", help="how many nodes (4)")
+    dev.add_argument(
+        "--runtime",
+        choices=("auto", "docker", "simulated"),
+        default="auto",
+        help="what runs the workloads: docker (DOCKER_HOST, or /var/run/docker.sock), simulated, or"
+        " auto, which is docker where that can be used (auto)",
+    )
     dev.add_argument(
         "--examples", type=Path, metavar="DIR", help="folder of specifications to apply"
     )
@@ -151,7 +159,7 @@ def _complain(text: str) -> None:
 
 
 def _dev(given: argparse.Namespace) -> int:
-    """The demonstration brings simulated agents along, which nothing else here needs."""
+    """The demonstration brings agents along, which nothing else here needs."""
     start: Callable[[argparse.Namespace], int] = import_module("persys_server.dev").main
     return start(given)
 

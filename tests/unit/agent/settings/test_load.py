@@ -58,7 +58,12 @@ SAMPLES = {
     "text": "some-text",
     "path": "/some/path",
 }
-CHOICES = {"vm_accelerator": "qemu", "log_format": "json", "vault_auth_method": "token"}
+CHOICES = {
+    "vm_accelerator": "qemu",
+    "log_format": "json",
+    "vault_auth_method": "token",
+    "container_names": "node",
+}
 
 
 def other_value(key: str) -> str:

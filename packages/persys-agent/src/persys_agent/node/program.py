@@ -44,14 +44,18 @@ _VERSION = "persys-agent 0.1.0"
 
 @asynccontextmanager
 async def run_node(
-    settings: NodeSettings, choice: RuntimeChoice = RuntimeChoice.AUTO
+    settings: NodeSettings,
+    choice: RuntimeChoice = RuntimeChoice.AUTO,
+    *,
+    machine: HostFacts | None = None,
 ) -> AsyncIterator[Served]:
-    """A node as the settings say, until the block ends.
+    """A node as the settings say, until the block ends. ``machine`` is what it takes its machine
+    for; without it, it looks.
 
     Raises ``PersysError`` where it cannot start: ``StateError``, ``CertificateError`` or
     ``PortTakenError``.
     """
-    facts = await asyncio.to_thread(read_facts)
+    facts = await asyncio.to_thread(read_facts) if machine is None else machine
     options = node_options(settings, facts)
     clock = SystemClock()
     files = TlsFilesOnDisk(tls_paths(settings), on_problem=_tell) if _uses_tls(settings) else None

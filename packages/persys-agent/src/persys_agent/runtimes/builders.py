@@ -31,6 +31,7 @@ def _docker(settings: NodeSettings, owner: Owner) -> Built:
         settings.docker_endpoint,
         owner,
         DockerSettings(
+            names=settings.container_names,
             pull_policy=settings.image_pull_policy,
             allow_privileged=settings.allow_privileged,
             registry_config=settings.docker_config,

@@ -13,12 +13,19 @@ from persys_agent.settings.load import (
     not_acted_on,
     unknown_variables,
 )
-from persys_agent.settings.parse import Accelerator, LogFormat, PullPolicy, VaultMethod
+from persys_agent.settings.parse import (
+    Accelerator,
+    ContainerNames,
+    LogFormat,
+    PullPolicy,
+    VaultMethod,
+)
 from persys_agent.settings.places import Places
 from persys_agent.settings.table import Group, NodeSettings, Setting, settings_table
 
 __all__ = [
     "Accelerator",
+    "ContainerNames",
     "Group",
     "LogFormat",
     "NodeSettings",

@@ -19,6 +19,7 @@ from persys_core.model.ids import is_valid_id
 
 __all__ = [
     "Accelerator",
+    "ContainerNames",
     "LogFormat",
     "PullPolicy",
     "Span",
@@ -77,6 +78,13 @@ class PullPolicy(StrEnum):
     ALWAYS = "always"
     MISSING = "missing"
     NEVER = "never"
+
+
+class ContainerNames(StrEnum):
+    """What a container is called: as its workload, or ``<node>.<workload>``."""
+
+    WORKLOAD = "workload"
+    NODE = "node"
 
 
 class LogFormat(StrEnum):

@@ -20,7 +20,13 @@ import attrs
 from attrs import field, frozen
 
 from persys_agent.settings import parse
-from persys_agent.settings.parse import Accelerator, LogFormat, PullPolicy, VaultMethod
+from persys_agent.settings.parse import (
+    Accelerator,
+    ContainerNames,
+    LogFormat,
+    PullPolicy,
+    VaultMethod,
+)
 from persys_core.model.secrets import MASK
 
 __all__ = ["DEFAULT_COMPOSE", "Group", "NodeSettings", "Setting", "settings_table"]
@@ -218,6 +224,13 @@ class NodeSettings:
     allow_privileged: bool = _row(
         Group.RUNTIMES, parse.flag, "false", "Let workloads ask for privileged containers."
     )
+    container_names: ContainerNames = _row(
+        Group.RUNTIMES,
+        parse.choice(ContainerNames),
+        "workload",
+        "What containers are called: workload is the workload's id; node is <node>.<workload>, for"
+        " several agents on one Docker daemon.",
+    )
     compose_enabled: bool = _row(
         Group.RUNTIMES, parse.flag, "true", "Run Compose applications, where the binary works."
     )
@@ -259,7 +272,10 @@ class NodeSettings:
         Group.RUNTIMES, parse.path, "firecracker", "The command of Firecracker, or its path."
     )
     firecracker_kernel: str = _row(
-        Group.RUNTIMES, parse.text, "vmlinux", "Kernel in vm_images_root that microVMs boot (uncompressed ELF)."
+        Group.RUNTIMES,
+        parse.text,
+        "vmlinux",
+        "Kernel in vm_images_root that microVMs boot (uncompressed ELF).",
     )
     firecracker_root: str = _row(
         Group.RUNTIMES, parse.path, "{data}/microvm", "Folder of the microVMs' disks and sockets."

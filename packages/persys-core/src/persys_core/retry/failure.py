@@ -135,6 +135,21 @@ FAILURE_RULES: tuple[FailureRule, ...] = (
         node_bound=True,
     ),
     FailureRule(
+        "name_conflict",
+        _WORKLOAD,
+        "the agent's word for it; no other node has that name because this one has",
+        codes=_codes("NAME_CONFLICT"),
+        node_bound=True,
+    ),
+    FailureRule(
+        "port_conflict",
+        _WORKLOAD,
+        "an agent that names the port's holder: other nodes have the port free",
+        codes=_codes("PORT_BIND_CONFLICT"),
+        words=_words(r"\bhost port \d{1,5} is taken by\b"),
+        node_bound=True,
+    ),
+    FailureRule(
         "port_conflict",
         _PERMANENT,
         "terminal reason, borne out by the text",

@@ -14,6 +14,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from importlib import import_module
 from pathlib import Path
 
 import grpc.aio
@@ -22,14 +23,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from persys_agent.simulated.fleet import FleetOptions, SimulatedFleet
 from persys_core.control.scheduler import Scheduler
 from persys_core.model.errors import PersysError
 from persys_proto.control.v1 import control_pb2 as pb
 from persys_server.backends import open_ports
 from persys_server.dev.examples import ManifestError, requests_in
-from persys_server.dev.machines import PREFIX, add_machines
+from persys_server.dev.nodes import Nodes, open_nodes
 from persys_server.dev.picture import ClusterEye
+from persys_server.dev.runtimes import (
+    DEFAULT_ENDPOINT,
+    Daemon,
+    Prepared,
+    RuntimeWish,
+    prepared,
+)
 from persys_server.dev.screen import ScreenTeller
 from persys_server.dev.story import Pace, Story
 from persys_server.dev.surroundings import (
@@ -37,6 +44,7 @@ from persys_server.dev.surroundings import (
     Ports,
     data_folder,
     demo_settings,
+    is_free,
     stderr_into,
     with_any_ports,
 )
@@ -67,6 +75,8 @@ class _Plan:
     nodes: int
     ends: bool
     live: bool
+    wish: RuntimeWish
+    docker: str
 
 
 def main(given: argparse.Namespace) -> int:
@@ -78,7 +88,18 @@ def main(given: argparse.Namespace) -> int:
             settings = demo_settings(os.environ, folder, ports)
             live = not given.no_live and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
             fallback = with_any_ports(settings, os.environ, ports)
-            return _give(_Plan(settings, fallback, folder, requests, given.nodes, given.exit, live))
+            plan = _Plan(
+                settings,
+                fallback,
+                folder,
+                requests,
+                nodes=given.nodes,
+                ends=given.exit,
+                live=live,
+                wish=RuntimeWish(given.runtime),
+                docker=os.environ.get("DOCKER_HOST", "").strip() or DEFAULT_ENDPOINT,
+            )
+            return _give(plan)
     except SettingsError as error:
         return _complain(_USAGE, "these settings cannot be used:", *error.problems)
     except ManifestError as error:
@@ -106,29 +127,68 @@ def _give(plan: _Plan) -> int:
 async def _demonstrate(plan: _Plan) -> Sequence[Finding]:
     ended = asyncio.Event()
     with _signals_set(ended), _teller(plan) as teller:
+        ready = await _prepared(plan, teller, ended)
+        if ready is None:
+            return []
         async with _serving(plan) as served:
             address = f"{_reachable(plan.settings.grpc_addr)}:{served.grpc_port}"
             teller.hint(_hints(plan, served, address, "summary"))
             if served.grpc_port != plan.settings.grpc_port:
                 teller.say(f"The usual ports are taken, so the API is at {address} this time.")
-            options = FleetOptions(nodes=0, prefix=PREFIX, scheduler=address)
-            async with SimulatedFleet(options) as fleet, _eye(address, teller) as eye:
-                await add_machines(fleet, plan.nodes)
-                story = Story(
-                    eye,
-                    teller,
-                    plan.requests,
-                    nodes=plan.nodes,
-                    kill=fleet.kill,
-                    pace=Pace(reading=_READING_SECONDS if plan.live else 0.0),
-                )
+            folder = plan.folder.path
+            async with (
+                open_nodes(ready, address, folder, plan.nodes) as nodes,
+                _eye(address, teller) as eye,
+            ):
+                story = _story(plan, ready, nodes, eye, teller)
 
                 def invite(waiting: str) -> None:
                     teller.step("Your turn")
                     teller.say("The cluster stays up. Ask it from another terminal.")
                     teller.hint(_hints(plan, served, address, waiting))
 
-                return await _tell(story, invite, ended, ends=plan.ends)
+                findings = await _tell(story, invite, ended, ends=plan.ends)
+                return [Finding("runtime", True, ready.text), *ready.left_out, *findings]
+
+
+async def _prepared(plan: _Plan, teller: Teller, ended: asyncio.Event) -> Prepared | None:
+    """What to run and on what; ``None`` where the audience left meanwhile."""
+    preparing = asyncio.create_task(
+        prepared(
+            plan.wish,
+            plan.docker,
+            plan.requests,
+            open_daemon=_docker_daemon,
+            is_free=lambda port: is_free("0.0.0.0", port),
+            say=teller.say,
+        )
+    )
+    leaving = asyncio.create_task(ended.wait())
+    try:
+        await asyncio.wait((preparing, leaving), return_when=asyncio.FIRST_COMPLETED)
+        return preparing.result() if preparing.done() else None
+    finally:
+        preparing.cancel()
+        leaving.cancel()
+        await asyncio.gather(preparing, leaving, return_exceptions=True)
+
+
+def _docker_daemon(endpoint: str) -> Daemon:
+    """Loaded only where it is asked for: its libraries take a while."""
+    daemon: Daemon = import_module("persys_server.dev.docker").DockerDaemon(endpoint)
+    return daemon
+
+
+def _story(plan: _Plan, ready: Prepared, nodes: Nodes, eye: ClusterEye, teller: Teller) -> Story:
+    return Story(
+        eye,
+        teller,
+        ready.requests,
+        nodes=nodes.count,
+        kill=nodes.kill,
+        pace=Pace(reading=_READING_SECONDS if plan.live else 0.0),
+        agents="agent" if ready.endpoint else "simulated agent",
+    )
 
 
 async def _tell(

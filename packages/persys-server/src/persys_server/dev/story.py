@@ -63,8 +63,8 @@ class Pace:
 
 
 class Story:
-    """Told once. ``kill`` switches a node off. ``run`` gives what was found, ``waiting`` names
-    the workloads that it left without a node."""
+    """Told once. ``kill`` switches a node off; ``agents`` says what an agent is. ``run`` gives what
+    was found, ``waiting`` names the workloads that it left without a node."""
 
     def __init__(
         self,
@@ -75,6 +75,7 @@ class Story:
         nodes: int,
         kill: Kill,
         pace: Pace,
+        agents: str = "simulated agent",
     ) -> None:
         self._eye = eye
         self._teller = teller
@@ -82,6 +83,7 @@ class Story:
         self._nodes = nodes
         self._kill = kill
         self._pace = pace
+        self._agents = agents
         self.waiting: list[str] = []
         self._applied: list[str] = []
         self._findings: list[Finding] = []
@@ -98,7 +100,7 @@ class Story:
     async def _nodes_join(self) -> None:
         self._teller.step("Nodes join")
         self._teller.say(
-            f"{_count(self._nodes, 'simulated agent')} register with the scheduler over gRPC and"
+            f"{_count(self._nodes, self._agents)} register with the scheduler over gRPC and"
             " send a heartbeat every second."
         )
         joined = await self._eye.until(

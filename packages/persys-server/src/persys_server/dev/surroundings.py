@@ -25,6 +25,7 @@ __all__ = [
     "Ports",
     "data_folder",
     "demo_settings",
+    "is_free",
     "stderr_into",
     "with_any_ports",
 ]
@@ -92,7 +93,7 @@ def demo_settings(environment: Mapping[str, str], folder: Folder, ports: Ports) 
         grpc_port=ports.grpc or settings.grpc_port,
         metrics_port=ports.metrics or settings.metrics_port,
     )
-    if all(_is_free(usual.grpc_addr, port) for port in (usual.grpc_port, usual.metrics_port)):
+    if all(is_free(usual.grpc_addr, port) for port in (usual.grpc_port, usual.metrics_port)):
         return usual
     return with_any_ports(usual, environment, ports)
 
@@ -108,7 +109,8 @@ def with_any_ports(settings: Settings, environment: Mapping[str, str], ports: Po
     )
 
 
-def _is_free(host: str, port: int) -> bool:
+def is_free(host: str, port: int) -> bool:
+    """Whether a port could be listened on now."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

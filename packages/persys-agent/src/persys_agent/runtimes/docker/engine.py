@@ -289,7 +289,9 @@ class Engine:
             raise self._silent(error) from error
 
     def _silent(self, error: BaseException) -> RuntimeUnavailableError:
-        reason = str(error) or type(error).__name__
+        cause = error.__cause__ or error.__context__ or error
+        known = cause.strerror if isinstance(cause, OSError) else None
+        reason = known or str(error) or type(error).__name__
         return RuntimeUnavailableError(
             f"the Docker daemon at {self.endpoint} does not answer: {reason}"
         )

@@ -1,9 +1,10 @@
 """Containers on a Docker Engine, held to the Runtime port.
 
-Decided here: what is adopted, replaced and refused, and which calls make that so. A container has
-the name of its workload. What the reference agent left behind cannot be marked afterwards (the
-Engine changes no labels), so it is taken over by the workload that asks for it and is listed from
-then on; nothing is listed that nobody of ours asked for.
+Decided here: what is adopted, replaced and refused, and which calls make that so. What a container
+is called is ``names``'s decision; one of ours that goes by the other style's name, of a time when
+the setting was another, is ours as it is until it is replaced. What the reference agent left behind
+cannot be marked afterwards (the Engine changes no labels), so it is taken over by the workload that
+asks for it and is listed from then on; nothing is listed that nobody of ours asked for.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from persys_agent.runtimes.docker.labels import (
     refusal,
 )
 from persys_agent.runtimes.docker.log_lines import LastWordsReader, container_lines
+from persys_agent.runtimes.docker.names import container_name
 from persys_agent.runtimes.docker.settings import DockerSettings
 from persys_agent.runtimes.docker.states import instance, secrets
 from persys_agent.runtimes.docker.usage import UsageMeter, total_usage
@@ -54,6 +56,7 @@ from persys_agent.runtimes.port import (
     RuntimeFailedError,
     RuntimeUnavailableError,
 )
+from persys_agent.settings.parse import ContainerNames
 from persys_core.model.ids import WorkloadId, is_valid_id
 from persys_core.model.secrets import scrubbed
 from persys_core.model.spec import secret_values
@@ -101,7 +104,7 @@ class DockerRuntime:
 
     async def create(self, order: Order) -> Creation:
         """Adopt, replace or make the container of this workload; see the port."""
-        name = checked_id(order.workload_id)
+        checked_id(order.workload_id)
         hidden = secret_values(order.spec)
         with _scrubbing(hidden):
             for _ in range(_TRIES):
@@ -110,16 +113,16 @@ class DockerRuntime:
                 except _NameTakenError:
                     # By a call that was cut off and that the Engine still carries out, mostly.
                     await asyncio.sleep(_TRY_SECONDS)
-            shown = await self._engine.show(name)
-            raise refusal(name, _labels(shown or {}))
+            shown = await self._named(self._name(order.workload_id))
+            raise self._refusal(order.workload_id, shown or {})
 
     async def start(self, workload_id: WorkloadId) -> None:
         """Run it; what was paused goes on."""
-        shown = await self._engine.show(checked_id(workload_id))
+        shown = await self._shown(checked_id(workload_id))
         if shown is None:
             raise _absent(workload_id)
         if not self._is_ours(shown, workload_id):
-            raise refusal(workload_id, _labels(shown), text(shown, "Id"))
+            raise self._refusal(workload_id, shown)
         try:
             if flag(shown, "State", "Paused"):
                 await self._engine.unpause(text(shown, "Id"))
@@ -202,7 +205,7 @@ class DockerRuntime:
         return {MANAGED: "true", NODE: self._owner.node_id, RUNTIME: KIND}
 
     def _is_ours(self, shown: Document, workload_id: WorkloadId) -> bool:
-        match ownership(_labels(shown), self._owner, workload_id, KIND):
+        match self._whose(shown, workload_id):
             case Ownership.OURS:
                 return True
             case Ownership.UNMARKED:
@@ -211,11 +214,41 @@ class DockerRuntime:
             case Ownership.FOREIGN:
                 return False
 
+    def _name(self, workload_id: WorkloadId) -> str:
+        return container_name(self._settings.names, self._owner.node_id, workload_id)
+
+    def _refusal(self, workload_id: WorkloadId, shown: Document) -> RuntimeFailedError:
+        return refusal(self._name(workload_id), _labels(shown), text(shown, "Id"))
+
+    async def _shown(self, workload_id: WorkloadId) -> Document | None:
+        """What has the name of this workload's container, whoever made it, unless one of ours for
+        this workload goes by a name of another style."""
+        names = {
+            style: container_name(style, self._owner.node_id, workload_id)
+            for style in ContainerNames
+        }
+        shown = await self._named(names.pop(self._settings.names))
+        if shown is not None and self._is_ours(shown, workload_id):
+            return shown
+        for name in names.values():
+            other = await self._named(name)
+            if other is not None and self._whose(other, workload_id) is Ownership.OURS:
+                return other
+        return shown
+
+    async def _named(self, name: str) -> Document | None:
+        """The container of exactly this name: the Engine also takes the beginning of an id."""
+        shown = await self._engine.show(name)
+        return shown if shown is not None and text(shown, "Name") == f"/{name}" else None
+
+    def _whose(self, shown: Document, workload_id: WorkloadId) -> Ownership:
+        return ownership(_labels(shown), self._owner, workload_id, KIND)
+
     def _is_up_to_date(self, shown: Document, order: Order) -> bool:
         """Whether there is nothing to change. Raises where the name is somebody else's."""
         labels = _labels(shown)
         if not self._is_ours(shown, order.workload_id):
-            raise refusal(order.workload_id, labels, text(shown, "Id"))
+            raise self._refusal(order.workload_id, shown)
         is_marked = NODE in labels
         revision, spec_hash = labels.get(REVISION, ""), labels.get(SPEC_HASH, "")
         if is_marked:
@@ -226,7 +259,7 @@ class DockerRuntime:
         """The container of this workload, if it is ours; an id that none can have has none."""
         if not is_valid_id(workload_id):
             return None
-        shown = await self._engine.show(workload_id)
+        shown = await self._shown(workload_id)
         return shown if shown is not None and self._is_ours(shown, workload_id) else None
 
     async def _required(self, workload_id: WorkloadId) -> str:
@@ -268,7 +301,7 @@ class DockerRuntime:
     async def _make(self, order: Order, replaced: Document) -> None:
         config = configuration(order, self._owner, self._settings, kept_volumes(replaced))
         try:
-            await self._engine.create(order.workload_id, config)
+            await self._engine.create(self._name(order.workload_id), config)
         except EngineError as error:
             code = create_failure(error)
             if code is FailureCode.NAME_CONFLICT:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from attrs import frozen
 
-from persys_agent.settings.parse import PullPolicy
+from persys_agent.settings.parse import ContainerNames, PullPolicy
 
 __all__ = ["DockerSettings"]
 
@@ -15,6 +15,7 @@ __all__ = ["DockerSettings"]
 class DockerSettings:
     """How the Engine is used.
 
+    ``names``: what containers are called (see ``names``).
     ``pull_policy``: of workloads that say nothing of it.
     ``publish_address``: where ports are bound; empty is every address, of IPv6 too.
     ``registry_config``: a ``config.json`` as ``docker login`` writes it, empty for none.
@@ -23,6 +24,7 @@ class DockerSettings:
     ``first_sample``: between the two samples of a container that was not measured before.
     """
 
+    names: ContainerNames = ContainerNames.WORKLOAD
     pull_policy: PullPolicy = PullPolicy.MISSING
     allow_privileged: bool = False
     publish_address: str = "0.0.0.0"
