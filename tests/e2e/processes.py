@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -208,18 +208,21 @@ async def server(
     metrics_port: int = 0,
     debug: bool = False,
     ready_seconds: float = READY_SECONDS,
+    program: Sequence[str] = ("persys-server",),
     **environment: str,
 ) -> AsyncIterator[Server]:
-    """A `persys-server run` that serves; with ``debug`` asyncio watches itself."""
+    """A `persys-server run` that serves; with ``debug`` asyncio watches itself. ``program`` is
+    another command of the same kind."""
     port, metrics_port = port or free_port(), metrics_port or free_port()
     env = server_environment(folder, **environment)
     if debug:
         env["PYTHONASYNCIODEBUG"] = "1"
     ports = ("--grpc-port", str(port), "--metrics-port", str(metrics_port))
     log = folder / f"server-{metrics_port}.log"
-    async with started("persys-server", "run", "--insecure", *ports, log=log, env=env) as program:
+    arguments = (*program[1:], "run", "--insecure", *ports)
+    async with started(program[0], *arguments, log=log, env=env) as run:
         host = env["PERSYS_GRPC_ADDR"]
-        running = Server(program.name, program.process, log, port, metrics_port, folder, host)
+        running = Server(run.name, run.process, log, port, metrics_port, folder, host)
         await _serves(running, ready_seconds)
         yield running
 
