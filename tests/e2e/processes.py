@@ -22,13 +22,13 @@ import grpc.aio
 from attrs import define, evolve, frozen
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from persys_agent.simulated.fleet import FleetOptions, SimulatedFleet
 from persys_core.model.states import WorkloadType
 from persys_core.sim.agent_settings import AgentSettings, Latency, our_agent
 from persys_proto.aio import agent_control_stub
 from persys_proto.control.v1 import control_pb2 as pb
 from persys_proto.control.v1 import control_pb2_grpc
 from persys_server.dev.picture import ClusterEye
+from tests.fleets.fleet import Fleet, open_fleet
 
 __all__ = [
     "Finished",
@@ -299,11 +299,10 @@ def quick_node(node_id: str, **changed: Any) -> AgentSettings:
 
 
 @asynccontextmanager
-async def agents(address: str, *nodes: AgentSettings) -> AsyncIterator[SimulatedFleet]:
-    """Simulated agents in this process, so that their journals can be read."""
-    async with SimulatedFleet(FleetOptions(nodes=0, scheduler=address)) as fleet:
-        for settings in nodes:
-            await fleet.add(settings=settings)
+async def agents(address: str, *nodes: AgentSettings) -> AsyncIterator[Fleet]:
+    """Agents in this process, so that their journals can be read: simulated ones, or real ones with
+    containers where `--agents docker` was asked for."""
+    async with open_fleet(address, *nodes) as fleet:
         yield fleet
 
 

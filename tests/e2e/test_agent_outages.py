@@ -165,7 +165,7 @@ def types(seen: Picture, node_id: str) -> list[str]:
 
 async def _are_back(cluster: Cluster, hosts: Hosts, ids: set[str], *work: str) -> None:
     """The same containers run on n1, and nowhere else."""
-    wanted = dict.fromkeys(work, "running")
+    wanted, found = dict.fromkeys(work, "running"), {}
     for _ in range(100):
         found = {n: e["State"]["Status"] for n, e in hosts["n1"].containers().items()}
         if found == wanted:
