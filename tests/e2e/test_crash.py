@@ -10,12 +10,12 @@ from pathlib import Path
 import grpc.aio
 import pytest
 
-from persys_agent.simulated.fleet import SimulatedFleet
 from persys_core.sim.agent_journal import Happening
 from persys_proto.control.v1 import control_pb2 as pb
 from persys_proto.control.v1 import control_pb2_grpc
 from persys_server.dev.picture import ClusterEye, Picture
 from tests.e2e.processes import agents, client, container, eventually, quick_node, server, watching
+from tests.fleets.fleet import Fleet
 
 pytestmark = pytest.mark.slow
 BURST, KILLED_AFTER = 200, 60
@@ -65,7 +65,7 @@ async def watched_to_the_end(
     raise AssertionError("the stream ended as if there would never be another event")
 
 
-def starts(fleet: SimulatedFleet) -> Counter[str]:
+def starts(fleet: Fleet) -> Counter[str]:
     """How often each workload was started, on any node."""
     return Counter(
         entry.workload_id

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from persys_agent.simulated.fleet import SimulatedFleet
 from persys_core.sim.agent_settings import AgentSettings
 from persys_proto.control.v1 import control_pb2 as pb
 from persys_proto.control.v1 import control_pb2_grpc
@@ -24,6 +23,7 @@ from tests.e2e.processes import (
     server,
     watching,
 )
+from tests.fleets.fleet import Fleet
 
 pytestmark = pytest.mark.slow
 SLOW_SECONDS = 0.2
@@ -36,7 +36,7 @@ def listed_node(node_id: str) -> AgentSettings:
     return quick_node(node_id, sends_boot_id=False)
 
 
-def lists(fleet: SimulatedFleet) -> dict[str, int]:
+def lists(fleet: Fleet) -> dict[str, int]:
     """How often each node was asked for everything that it runs."""
     return {
         node.node_id: fleet.model(node.node_id).journal.counts["list"] for node in fleet.nodes()
@@ -156,7 +156,7 @@ async def test_nothing_blocks_the_loop(tmp_path: Path) -> None:
 async def _cycles_with_work(
     stub: control_pb2_grpc.AgentControlAsyncStub,
     eye: ClusterEye,
-    fleet: SimulatedFleet,
+    fleet: Fleet,
     stretch: int,
 ) -> None:
     """Twenty workloads come, run and go, and every node is listed three times."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import http.client
 import io
+import json
 import os
 import shutil
 import signal
@@ -21,6 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 from tests.servers.required import absent
@@ -105,6 +107,13 @@ class Dockerd:
         """Let it go on."""
         self._signal(signal.SIGCONT)
 
+    def kill(self) -> None:
+        """End the daemon alone, without a word: what it runs goes on until its next start."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
     def clear(self) -> None:
         """Remove what a stopped daemon leaves on the host."""
         with suppress(OSError, subprocess.SubprocessError):
@@ -130,6 +139,33 @@ class Dockerd:
     def _signal(self, number: signal.Signals) -> None:
         assert self._process is not None
         self._process.send_signal(number)
+
+    def ask(self, method: str, path: str) -> object:
+        """One call of the Engine's API; its answer as JSON, ``None`` where it has none."""
+        status, body = self._request(method, path)
+        assert status < 400, f"{method} {path}: {status} {body!r}"
+        return json.loads(body) if body else None
+
+    def wipe(self) -> None:
+        """Remove every container with its volumes, every volume and network that was made."""
+        for each in self._listed("/containers/json?all=1"):
+            self.ask("DELETE", f"/containers/{each['Id']}?force=1&v=1")
+        self.ask("POST", f"/volumes/prune?{_filters(all=['1'])}")
+        self.ask("POST", "/networks/prune")
+
+    def containers(self) -> dict[str, Any]:
+        """What each container is, by its name, as the Engine shows it."""
+        shown: dict[str, Any] = {}
+        for each in self._listed("/containers/json?all=1"):
+            status, body = self._request("GET", f"/containers/{each['Id']}/json")
+            if status == 200:  # else it was removed meanwhile
+                found = json.loads(body)
+                shown[found["Name"].removeprefix("/")] = found
+        return shown
+
+    def _listed(self, path: str) -> list[dict[str, Any]]:
+        found: Any = self.ask("GET", path)
+        return list(found)
 
     def _answers(self) -> bool:
         try:
@@ -158,6 +194,10 @@ class Dockerd:
             _busybox("ip", "link", "set", self._bridge, "up")
         except subprocess.CalledProcessError as error:
             absent("dockerd", f"no bridge can be made here: {error.stderr!r}")
+
+
+def _filters(**wanted: list[str]) -> str:
+    return urlencode({"filters": json.dumps(wanted)})
 
 
 def _busybox(*words: str) -> None:

@@ -254,7 +254,7 @@ class NodeSettings:
         Group.RUNTIMES,
         parse.path,
         "{data}/images",
-        "Folder of the images and kernels that specs of VMs and microVMs name; QEMU's user reads it.",
+        "Images and kernels that specs of VMs and microVMs name; QEMU's user reads them.",
     )
     vm_accelerator: Accelerator = _row(
         Group.RUNTIMES,

@@ -279,7 +279,7 @@ class DockerRuntime:
     async def _created(self, order: Order) -> Creation:
         policy = pull_policy(order.spec.metadata, self._settings.pull_policy)
         configuration(order, self._owner, self._settings)  # refused before anything changes
-        existing = await self._engine.show(order.workload_id)
+        existing = await self._shown(order.workload_id)
         if existing is not None and self._is_up_to_date(existing, order):
             return Creation.ADOPTED
         image = container_body(order).image
