@@ -142,7 +142,7 @@ class Dockerd:
 
     def ask(self, method: str, path: str) -> object:
         """One call of the Engine's API; its answer as JSON, ``None`` where it has none."""
-        status, body = self._request(method, path)
+        status, body = self.request(method, path)
         assert status < 400, f"{method} {path}: {status} {body!r}"
         return json.loads(body) if body else None
 
@@ -157,7 +157,7 @@ class Dockerd:
         """What each container is, by its name, as the Engine shows it."""
         shown: dict[str, Any] = {}
         for each in self._listed("/containers/json?all=1"):
-            status, body = self._request("GET", f"/containers/{each['Id']}/json")
+            status, body = self.request("GET", f"/containers/{each['Id']}/json")
             if status == 200:  # else it was removed meanwhile
                 found = json.loads(body)
                 shown[found["Name"].removeprefix("/")] = found

@@ -159,7 +159,7 @@ def test_every_folder_follows_the_data_folder(tmp_path: Path) -> None:
         tmp_path, PERSYS_AGENT_DATA_DIR="/data", PERSYS_COMPOSE_ROOT="/elsewhere/compose"
     )
     assert settings.state_store_path == "/data/state.db"
-    assert settings.vm_images_root == "/data/vm"
+    assert settings.vm_images_root == "/data/images"
     assert settings.compose_root == "/elsewhere/compose"
 
 
