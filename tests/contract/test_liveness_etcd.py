@@ -147,6 +147,23 @@ async def test_a_beat_waits_for_no_server(etcd_alone: EtcdCluster) -> None:
 
 
 @pytest.mark.asyncio
+async def test_what_etcd_was_not_told_is_not_confirmed(etcd_alone: EtcdCluster) -> None:
+    """While etcd is away a beat is a sign of life here, and no other replica knows of it."""
+    async with following(EtcdConfig(etcd_alone.endpoints), "") as liveness:
+        await liveness.touch("n1", LEASE)
+        await until(liveness, "n1", alive=True)
+        etcd_alone.members[0].pause()
+        try:
+            for _ in range(6):
+                await asyncio.sleep(LEASE.total_seconds() / 5)
+                await liveness.touch("n1", LEASE)
+            assert liveness.is_alive("n1")
+            assert liveness.confirmed("n1") == timedelta(0)
+        finally:
+            etcd_alone.members[0].resume()
+
+
+@pytest.mark.asyncio
 async def test_an_outage_of_ours_is_no_silence_of_theirs(etcd_alone: EtcdCluster) -> None:
     """Whoever could not be heard since etcd was cut off from us has a full lease after it (N01)."""
     async with following(EtcdConfig(etcd_alone.endpoints), "") as liveness:

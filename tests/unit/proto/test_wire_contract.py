@@ -203,6 +203,7 @@ OUR_CONTROL_FIELDS = """
 RegisterNodeRequest: stop_after_seconds=100:int64
 NodeCapabilities: reserved=100:[ResourceAmount]
 HeartbeatRequest: boot_id=100 sequence=101:uint64
+HeartbeatResponse: lease_confirmed_seconds=100:double?
 WorkloadStatus: revision_id=100
 ApplyWorkloadRequest: expected_revision=100:int64?
 ApplyWorkloadResponse: outcome=100 revision_id=101 explanation=102:Explanation

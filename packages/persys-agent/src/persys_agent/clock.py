@@ -9,6 +9,9 @@ from datetime import UTC, datetime, timedelta
 __all__ = ["SystemClock"]
 
 
+_ALWAYS: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+
+
 class SystemClock:
     """Implements ``ports.clock.Clock``."""
 
@@ -17,8 +20,8 @@ class SystemClock:
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """Seconds that never go back."""
-        return time.monotonic()
+        """Seconds that never go back, those of a suspended machine included."""
+        return time.clock_gettime(_ALWAYS) if _ALWAYS is not None else time.monotonic()
 
     async def sleep(self, duration: timedelta) -> None:
         """Wait for ``duration``; none or less only lets others run."""

@@ -109,7 +109,14 @@ class ControlClient:
                 return HeartbeatAnswer(False, False, self._lease, known=False)
             raise _no_answer("heartbeat", error) from error
         self._take_lease(answer)
-        return HeartbeatAnswer(answer.acknowledged, answer.drain_node, self._lease)
+        confirmed = (
+            timedelta(seconds=answer.lease_confirmed_seconds)
+            if answer.HasField("lease_confirmed_seconds")
+            else None
+        )
+        return HeartbeatAnswer(
+            answer.acknowledged, answer.drain_node, self._lease, confirmed=confirmed
+        )
 
     def _take_lease(self, answer: wire.RegisterNodeResponse | wire.HeartbeatResponse) -> None:
         if answer.HasField("lease_expires_at"):

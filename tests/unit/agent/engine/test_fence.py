@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def fenced(clock: VirtualClock, folder: Path) -> Bench:
 
 
 def heard(node: Node, clock: VirtualClock) -> None:
-    node.assembly.fence.heard(clock.monotonic(), LEASE, BEAT)
+    node.assembly.fence.heard(clock.monotonic(), LEASE)
 
 
 async def enforced(node: Node) -> None:
@@ -152,16 +153,51 @@ async def test_a_stop_that_fails_is_tried_again(clock: VirtualClock, tmp_path: P
         assert (await node.report()).state is AgentState.FAILED
 
 
+class Memory:
+    """Keeps the end of a lease as a file would."""
+
+    def __init__(self, ends: float | None = None) -> None:
+        self.ends = ends
+
+    def recall(self) -> float | None:
+        """What was kept."""
+        return self.ends
+
+    def keep(self, ends: float) -> None:
+        """Keep it."""
+        self.ends = ends
+
+
 @virtual_time()
-async def test_a_wrong_clock_never_makes_the_lease_longer(clock: VirtualClock) -> None:
-    """Three intervals at most and one at least, from when the beat was sent."""
-    fence = LeaseFence(clock, STOP_AFTER)
-    fence.heard(clock.monotonic(), timedelta(days=1), BEAT)
-    await clock.sleep(BEAT * 3 + STOP_AFTER)
+async def test_a_restarted_agent_goes_on_with_its_lease(clock: VirtualClock) -> None:
+    """It stops exclusive work when its predecessor would have, not so long after its own start;
+    where the machine was restarted that is at once, and where nothing was ever kept it counts from
+    the start."""
+    memory = Memory()
+    LeaseFence(clock, STOP_AFTER, memory).heard(clock.monotonic(), LEASE)
+    await clock.sleep(LEASE + STOP_AFTER - timedelta(seconds=1))
+    restarted = LeaseFence(clock, STOP_AFTER, memory)
+    seen = [restarted.is_cut_off]
+    await clock.sleep(timedelta(seconds=1))
+    seen.append(restarted.is_cut_off)
+    assert seen == [False, True]
+    assert LeaseFence(clock, STOP_AFTER, Memory(-math.inf)).is_cut_off
+    assert not LeaseFence(clock, STOP_AFTER, Memory()).is_cut_off
+
+
+@virtual_time()
+async def test_a_beat_that_nobody_else_knows_of_is_none(clock: VirtualClock) -> None:
+    """A scheduler that acknowledges and cannot tell the others renews nothing: the lease goes on
+    to its end, and an agent that just started may start nothing exclusive."""
+    fence, spec = LeaseFence(clock, STOP_AFTER), wish_from(apply_message(volumes=(RBD,))).spec
+    fence.heard(clock.monotonic(), timedelta(0))
+    assert not fence.may_start(spec)
+    fence.heard(clock.monotonic(), LEASE)
+    assert fence.may_start(spec)
+    await clock.sleep(LEASE)
+    fence.heard(clock.monotonic(), timedelta(0))
+    await clock.sleep(STOP_AFTER)
     assert fence.is_cut_off
-    fence.heard(clock.monotonic(), timedelta(days=-1), BEAT)
-    await clock.sleep(BEAT + STOP_AFTER - timedelta(seconds=1))
-    assert not fence.is_cut_off
 
 
 @virtual_time()

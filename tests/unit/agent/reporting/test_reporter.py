@@ -8,6 +8,7 @@ from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
 from attrs import define, evolve, field
 
 from persys_agent.reporting.reporter import Reporter
@@ -40,6 +41,8 @@ class Scheduler:
     acknowledges: bool = True
     drains: bool = False
     knows: bool = True
+    clock_is_ahead: timedelta = timedelta(0)
+    confirmed: timedelta | None = None
     registered: list[tuple[float, RegisterNode]] = field(factory=list)
     beats: list[tuple[float, Heartbeat]] = field(factory=list)
 
@@ -55,7 +58,11 @@ class Scheduler:
         if not self.answers_beats:
             raise AwayError("connection refused")
         return HeartbeatAnswer(
-            self.acknowledges, self.drains, self.clock.now() + BEAT * 3, known=self.knows
+            self.acknowledges,
+            self.drains,
+            self.clock.now() + self.clock_is_ahead + BEAT * 3,
+            known=self.knows,
+            confirmed=self.confirmed,
         )
 
 
@@ -234,3 +241,37 @@ async def test_a_beat_costs_one_question_per_runtime(clock: VirtualClock, tmp_pa
         assert beat.usage is not None
         assert beat.usage.used.memory_mb > 0
         assert [verb for verb, _ in bench.host.faults.journal] == ["instances", "instances"]
+
+
+@pytest.mark.parametrize(
+    ("ahead", "confirmed", "lasts"),
+    [
+        (timedelta(0), None, BEAT * 3),
+        (timedelta(days=1), None, BEAT * 3),
+        (timedelta(days=-1), None, BEAT),
+        (timedelta(days=1), timedelta(seconds=7), timedelta(seconds=7)),
+        (timedelta(0), timedelta(0), timedelta(0)),
+    ],
+)
+def test_a_lease_is_believed_as_far_as_it_is_certain(
+    ahead: timedelta, confirmed: timedelta | None, lasts: timedelta, tmp_path: Path
+) -> None:
+    """What every replica grants counts; a scheduler that does not say it is believed between one
+    and three intervals, however wrong its clock, from when the beat was sent."""
+
+    @virtual_time()
+    async def body(clock: VirtualClock) -> None:
+        stop_after = timedelta(seconds=20)
+        bench = Bench(clock, tmp_path).with_options(lambda o: evolve(o, stop_after=stop_after))
+        scheduler = Scheduler(clock, clock_is_ahead=ahead, confirmed=confirmed)
+        async with bench.node() as node, reporting(node, scheduler):
+            await clock.sleep(timedelta(seconds=1))
+            scheduler.answers_beats = False
+            sent_at = scheduler.beats[0][0]
+            ends = sent_at + lasts.total_seconds() + stop_after.total_seconds()
+            await clock.sleep(timedelta(seconds=ends - 0.5 - clock.monotonic()))
+            seen = [node.assembly.fence.is_cut_off]
+            await clock.sleep(timedelta(seconds=1))
+            assert [*seen, node.assembly.fence.is_cut_off] == [False, True]
+
+    body()

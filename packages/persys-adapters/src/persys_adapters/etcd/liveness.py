@@ -127,6 +127,14 @@ class EtcdLiveness:
         """Whether the node's lease has not ended."""
         return node_id in self._standing or self._heard.is_alive(node_id)
 
+    def confirmed(self, node_id: NodeId) -> timedelta:
+        """How much longer the node's key stands in etcd, by its last renewal from here."""
+        held = self._held.get(node_id)
+        if held is None or node_id not in self._standing:
+            return timedelta(0)
+        passed = self._clock.monotonic() - held.renewed_at
+        return timedelta(seconds=max(0.0, held.ttl.total_seconds() - passed))
+
     def last_seen(self, node_id: NodeId) -> datetime | None:
         """When the node was last heard by this replica."""
         return self._heard.last_seen(node_id)

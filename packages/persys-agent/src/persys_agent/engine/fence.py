@@ -6,16 +6,18 @@ stopped (``stop_after`` beyond the end of the last lease, on the monotonic clock
 again only after a heartbeat was acknowledged *and* the scheduler applied it anew, since it may
 have been moved meanwhile.
 
-The end of the lease is reckoned from when the acknowledged beat was *sent*, and for at most three
-heartbeat intervals, so that wrong clocks make it end early and never late. A process that is not
-there cannot stop anything: whoever runs the agent restarts it, and after a start it has been heard
-by nobody and gives up after ``stop_after``.
+The end of the lease is reckoned from when the acknowledged beat was *sent*, and is what the store
+has confirmed, so it is early rather than late. A process that is not there cannot stop anything:
+whoever runs the agent restarts it. It then goes on with the lease that it had (``LeaseMemory``);
+on a machine that was restarted it has none, and exclusive work that came up by itself is stopped
+until the node was heard.
 """
 
 from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import Protocol
 
 import structlog
 
@@ -30,11 +32,10 @@ from persys_core.model.spec import WorkloadSpec
 from persys_core.ports.clock import Clock
 from persys_core.volumes.wishes import is_exclusive_volume
 
-__all__ = ["LeaseFence", "is_exclusive"]
+__all__ = ["LeaseFence", "LeaseMemory", "is_exclusive"]
 
 _LOOKS_EVERY = timedelta(seconds=2)
 _GRACE = timedelta(seconds=10)
-_INTERVALS = 3
 
 
 def is_exclusive(spec: WorkloadSpec) -> bool:
@@ -42,20 +43,39 @@ def is_exclusive(spec: WorkloadSpec) -> bool:
     return any(map(is_exclusive_volume, spec.managed_volumes))
 
 
+class LeaseMemory(Protocol):
+    """Where the end of the lease outlives the process, but not the machine."""
+
+    def recall(self) -> float | None:
+        """The end that was kept, on the monotonic clock; minus infinity where that clock began anew
+        since, or what was kept cannot be read; ``None`` where nothing was ever kept."""
+        ...
+
+    def keep(self, ends: float) -> None:
+        """Remember it. Raises nothing: who cannot keep it stops work early after a restart."""
+        ...
+
+
 class LeaseFence:
     """``stop_after`` ``None``: nothing is ever stopped, and nothing waits to be heard."""
 
-    def __init__(self, clock: Clock, stop_after: timedelta | None) -> None:
+    def __init__(
+        self, clock: Clock, stop_after: timedelta | None, memory: LeaseMemory | None = None
+    ) -> None:
         self.stop_after = stop_after
         self._clock = clock
+        self._memory = memory
         self._was_heard = False
-        self._lease_ends = clock.monotonic()
+        kept = memory.recall() if memory is not None and stop_after is not None else None
+        self._lease_ends = clock.monotonic() if kept is None else kept
 
-    def heard(self, sent_at: float, lease: timedelta, interval: timedelta) -> None:
-        """A beat that was sent at ``sent_at`` (monotonic) was acknowledged with ``lease`` left."""
-        length = min(max(lease, interval), interval * _INTERVALS)
-        self._was_heard = True
-        self._lease_ends = max(self._lease_ends, sent_at + length.total_seconds())
+    def heard(self, sent_at: float, lease: timedelta) -> None:
+        """A beat that was sent at ``sent_at`` (monotonic) was acknowledged; from then on the node's
+        lease lasts for ``lease``. None at all is no sign that anybody counts on this node."""
+        self._was_heard = self._was_heard or lease > timedelta(0)
+        self._lease_ends = max(self._lease_ends, sent_at + lease.total_seconds())
+        if self._memory is not None and self.stop_after is not None:
+            self._memory.keep(self._lease_ends)
 
     @property
     def is_cut_off(self) -> bool:

@@ -16,7 +16,7 @@ from attrs import field, frozen
 from persys_agent.engine.backends import Backends
 from persys_agent.engine.board import StatusBoard
 from persys_agent.engine.executor import Executor, Limits
-from persys_agent.engine.fence import LeaseFence
+from persys_agent.engine.fence import LeaseFence, LeaseMemory
 from persys_agent.engine.inventory import Inventory
 from persys_agent.engine.local_loop import LocalLoop
 from persys_agent.engine.works import Works
@@ -95,10 +95,12 @@ def assemble(
     backends: Backends,
     clock: Clock,
     rng: random.Random | None = None,
+    *,
+    lease: LeaseMemory | None = None,
 ) -> Assembly:
     """Put a node together on a state that is loaded."""
     detector = Detector(backends, state, clock, options.detect_interval)
-    fence = LeaseFence(clock, options.stop_after)
+    fence = LeaseFence(clock, options.stop_after, lease)
     counting = Counting(state)
     works = _works(
         options, state, backends, clock, fence=fence, detector=detector, counting=counting

@@ -33,6 +33,7 @@ from persys_agent.settings.certificates import (
     tls_paths,
 )
 from persys_agent.settings.identity import advertised_endpoint, chosen_node_id, node_labels
+from persys_agent.state.lease_file import LeaseFile
 from persys_agent.state.store import AgentState
 from persys_agent.state.thread import StateThread
 from persys_core.model.resources import Resources
@@ -64,7 +65,8 @@ async def run_node(
         await state.load()
         owner = Owner(options.node_id, options.cluster_id)
         backends = build_backends(settings, owner, clock, choice)
-        node = assemble(options, state, backends, clock)
+        lease = LeaseFile(Path(settings.state_store_path).with_name("lease.json"))
+        node = assemble(options, state, backends, clock, lease=lease)
         listening = Listening(
             settings.grpc_addr,
             settings.grpc_port,

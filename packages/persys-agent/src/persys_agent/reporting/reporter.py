@@ -30,6 +30,7 @@ A = TypeVar("A")
 _DEFAULT_INTERVAL = timedelta(seconds=10)
 _FIRST_BACKOFF = timedelta(seconds=1)
 _LONGEST_BACKOFF = timedelta(seconds=30)
+_LEASE_INTERVALS = 3
 _CALL_DEADLINE = timedelta(seconds=15)
 
 
@@ -135,8 +136,16 @@ class Reporter:
             self._fails("the scheduler did not acknowledge the heartbeat")
             return False
         self.beats += 1
-        self._fence.heard(sent_at, answer.lease_expires_at - self._clock.now(), interval)
+        self._fence.heard(sent_at, self._lasts(answer, interval))
         return True
+
+    def _lasts(self, answer: HeartbeatAnswer, interval: timedelta) -> timedelta:
+        """How long the lease lasts from when the beat was sent. What a scheduler tells as an
+        instant is by its own clock, so no more than a lease's length is believed."""
+        if answer.confirmed is not None:
+            return answer.confirmed
+        told = answer.lease_expires_at - self._clock.now()
+        return min(max(told, interval), interval * _LEASE_INTERVALS)
 
     def _drain(self, wanted: bool) -> None:
         if wanted != self._gate.is_draining:

@@ -95,7 +95,10 @@ class NodeAdmission:
             if self._has_to_present_itself(beat.node_id):
                 return HeartbeatAnswer(False, False, now, known=False)
             await self._heard_while_frozen(beat.node_id, self._config.liveness.lease)
-            return HeartbeatAnswer(True, self._modes.tells_drain(now), now + FROZEN_LEASE)
+            drains = self._modes.tells_drain(now)
+            return HeartbeatAnswer(
+                True, drains, now + FROZEN_LEASE, confirmed=self._confirmed(beat.node_id)
+            )
         if not await self._is_known(beat.node_id):
             return HeartbeatAnswer(False, False, now, known=False)
         await self._end_fence(beat.node_id)
@@ -104,7 +107,11 @@ class NodeAdmission:
         self._take(beat)
         node = self._view.node(beat.node_id)
         draining = node is not None and node.value.intent.draining
-        return HeartbeatAnswer(True, draining, expires)
+        return HeartbeatAnswer(True, draining, expires, confirmed=self._confirmed(beat.node_id))
+
+    def _confirmed(self, node_id: NodeId) -> timedelta:
+        """Who can tell nobody of a beat must not let the agent think that all know of it."""
+        return self._ports.liveness.confirmed(node_id)
 
     def _has_to_present_itself(self, node_id: NodeId) -> bool:
         """In recovery only a registration tells where an agent listens, which an import needs."""

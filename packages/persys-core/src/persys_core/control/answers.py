@@ -57,13 +57,15 @@ class RegisterAnswer:
 class HeartbeatAnswer:
     """``drain_node``: accept no new apply (running work is never stopped by it).
 
-    ``known`` is false where the node is not registered: it must register again.
+    ``known`` is false where the node is not registered: it must register again. ``confirmed`` is
+    how much longer its lease lasts for every replica; ``None`` where that was not said.
     """
 
     acknowledged: bool
     drain_node: bool
     lease_expires_at: datetime
     known: bool = True
+    confirmed: timedelta | None = None
 
 
 class ApplyOutcomeKind(StrEnum):

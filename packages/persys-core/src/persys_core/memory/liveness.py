@@ -56,6 +56,11 @@ class MemoryLiveness:
         """Whether the node's lease has not ended."""
         return self._clock.monotonic() < self._of(node_id).deadline
 
+    def confirmed(self, node_id: NodeId) -> timedelta:
+        """How much longer the lease lasts; there is no other observer."""
+        left = self._of(node_id).deadline - self._clock.monotonic()
+        return timedelta(seconds=max(0.0, left))
+
     def last_seen(self, node_id: NodeId) -> datetime | None:
         """When the node was last heard here."""
         return self._seen.get(node_id)

@@ -35,6 +35,11 @@ class Liveness(Protocol):
         """Whether the node's lease has not ended."""
         ...
 
+    def confirmed(self, node_id: NodeId) -> timedelta:
+        """How much longer the lease lasts, at least, for every observer there is: what this one
+        heard and could not tell the others yet does not count. Zero where that is nothing."""
+        ...
+
     def last_seen(self, node_id: NodeId) -> datetime | None:
         """When the node was last heard, as far as this replica knows."""
         ...

@@ -45,6 +45,17 @@ class LivenessContract:
         assert expired_at is not None
         assert ends_at <= expired_at <= clock.now()
 
+    async def test_what_is_confirmed_ends_with_the_lease(
+        self, liveness: Liveness, advance: Advance, lease: timedelta
+    ) -> None:
+        """What every observer grants is soon there after a touch, is never more than the lease, and
+        is nothing once the node was silent for that long."""
+        await liveness.touch("n1", lease)
+        await advance(lease / 4)
+        assert timedelta(0) < liveness.confirmed("n1") <= lease
+        await advance(lease)
+        assert liveness.confirmed("n1") == timedelta(0)
+
     async def test_a_touch_revives(
         self, liveness: Liveness, advance: Advance, lease: timedelta
     ) -> None:

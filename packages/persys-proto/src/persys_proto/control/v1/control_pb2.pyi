@@ -307,8 +307,15 @@ class HeartbeatResponse(google.protobuf.message.Message):
     ACKNOWLEDGED_FIELD_NUMBER: builtins.int
     DRAIN_NODE_FIELD_NUMBER: builtins.int
     LEASE_EXPIRES_AT_FIELD_NUMBER: builtins.int
+    LEASE_CONFIRMED_SECONDS_FIELD_NUMBER: builtins.int
     acknowledged: builtins.bool
     drain_node: builtins.bool
+    lease_confirmed_seconds: builtins.float
+    """How much longer the node's lease lasts for every scheduler replica, whatever
+    becomes of this one. An agent that stops exclusive work by itself (see
+    RegisterNodeRequest.stop_after_seconds) reckons from this; absent: from
+    lease_expires_at.
+    """
     @property
     def lease_expires_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     def __init__(
@@ -317,9 +324,11 @@ class HeartbeatResponse(google.protobuf.message.Message):
         acknowledged: builtins.bool = ...,
         drain_node: builtins.bool = ...,
         lease_expires_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        lease_confirmed_seconds: builtins.float | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["lease_expires_at", b"lease_expires_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["acknowledged", b"acknowledged", "drain_node", b"drain_node", "lease_expires_at", b"lease_expires_at"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_lease_confirmed_seconds", b"_lease_confirmed_seconds", "lease_confirmed_seconds", b"lease_confirmed_seconds", "lease_expires_at", b"lease_expires_at"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_lease_confirmed_seconds", b"_lease_confirmed_seconds", "acknowledged", b"acknowledged", "drain_node", b"drain_node", "lease_confirmed_seconds", b"lease_confirmed_seconds", "lease_expires_at", b"lease_expires_at"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_lease_confirmed_seconds", b"_lease_confirmed_seconds"]) -> typing.Literal["lease_confirmed_seconds"] | None: ...
 
 global___HeartbeatResponse = HeartbeatResponse
 

@@ -52,4 +52,7 @@ class AgentRpcs(control_pb2_grpc.AgentControlServicer):
             acknowledged=answer.acknowledged,
             drain_node=answer.drain_node,
             lease_expires_at=timestamp(answer.lease_expires_at),
+            lease_confirmed_seconds=(
+                None if answer.confirmed is None else answer.confirmed.total_seconds()
+            ),
         )
