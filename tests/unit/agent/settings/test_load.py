@@ -60,6 +60,7 @@ SAMPLES = {
 }
 CHOICES = {
     "vm_accelerator": "qemu",
+    "tls_authz": "warn",
     "log_format": "json",
     "vault_auth_method": "token",
     "container_names": "node",

@@ -33,9 +33,11 @@ from persys_agent.settings.certificates import (
     tls_paths,
 )
 from persys_agent.settings.identity import advertised_endpoint, chosen_node_id, node_labels
+from persys_agent.settings.parse import CallerCheck
 from persys_agent.state.lease_file import LeaseFile
 from persys_agent.state.store import AgentState
 from persys_agent.state.thread import StateThread
+from persys_agent.wire.callers import CallerPolicy, CallerRules
 from persys_core.model.resources import Resources
 
 __all__ = ["run_node"]
@@ -71,6 +73,7 @@ async def run_node(
             settings.grpc_addr,
             settings.grpc_port,
             server_credentials(files) if files and settings.tls_enabled else None,
+            (CallerRules(_caller_policy(settings)),),
         )
         link = None if settings.standalone else _link(settings, files, node)
         towards = await asyncio.to_thread(address_towards, settings.scheduler_addr)
@@ -129,6 +132,14 @@ def node_options(settings: NodeSettings, facts: HostFacts) -> NodeOptions:
         reconcile_interval=settings.reconcile_interval,
         workers=settings.task_workers,
         history_limit=settings.task_history,
+    )
+
+
+def _caller_policy(settings: NodeSettings) -> CallerPolicy:
+    return CallerPolicy(
+        frozenset(settings.tls_scheduler_names),
+        frozenset(settings.tls_operator_names),
+        enforces=settings.tls_authz is CallerCheck.ENFORCE,
     )
 
 

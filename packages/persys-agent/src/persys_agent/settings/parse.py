@@ -19,6 +19,7 @@ from persys_core.model.ids import is_valid_id
 
 __all__ = [
     "Accelerator",
+    "CallerCheck",
     "ContainerNames",
     "LogFormat",
     "PullPolicy",
@@ -30,6 +31,7 @@ __all__ = [
     "host",
     "labels",
     "log_level",
+    "names",
     "node_id",
     "optional_address",
     "parse_duration",
@@ -70,6 +72,13 @@ class Accelerator(StrEnum):
     AUTO = "auto"
     KVM = "kvm"
     QEMU = "qemu"
+
+
+class CallerCheck(StrEnum):
+    """What becomes of a caller whose certificate names nobody who may call."""
+
+    ENFORCE = "enforce"
+    WARN = "warn"
 
 
 class PullPolicy(StrEnum):
@@ -209,6 +218,11 @@ def labels(given: str) -> tuple[tuple[str, str], ...]:
     pairs = (item.partition("=") for item in given.split(","))
     stripped = ((key.strip(), value.strip()) for key, _, value in pairs)
     return tuple(dict(pair for pair in stripped if all(pair)).items())
+
+
+def names(given: str) -> tuple[str, ...]:
+    """Words of a comma list, each once."""
+    return tuple(dict.fromkeys(word for part in given.split(",") if (word := part.strip())))
 
 
 def choice(kinds: type[T]) -> Callable[[str], T]:

@@ -22,6 +22,7 @@ from attrs import field, frozen
 from persys_agent.settings import parse
 from persys_agent.settings.parse import (
     Accelerator,
+    CallerCheck,
     ContainerNames,
     LogFormat,
     PullPolicy,
@@ -194,6 +195,24 @@ class NodeSettings:
         parse.text,
         "",
         "Name that the scheduler's certificate has to be for; empty is the host of scheduler_addr.",
+    )
+    tls_scheduler_names: tuple[str, ...] = _row(
+        Group.TLS,
+        parse.names,
+        "persys-scheduler",
+        "Names in certificates (common or alternative name) that may do everything; comma list.",
+    )
+    tls_operator_names: tuple[str, ...] = _row(
+        Group.TLS,
+        parse.names,
+        "persysctl,persys-gateway",
+        "Names that may look, read output and run commands in workloads; comma list.",
+    )
+    tls_authz: CallerCheck = _row(
+        Group.TLS,
+        parse.choice(CallerCheck),
+        "enforce",
+        "enforce refuses callers of other names; warn only logs them, for a migration.",
     )
 
     docker_enabled: bool = _row(
