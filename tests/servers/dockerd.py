@@ -11,6 +11,7 @@ import http.client
 import io
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tarfile
@@ -96,6 +97,14 @@ class Dockerd:
             self._process.wait()
         self._process = None
 
+    def freeze(self) -> None:
+        """Let it answer nobody, as a machine that swaps does."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._signal(signal.SIGCONT)
+
     def clear(self) -> None:
         """Remove what a stopped daemon leaves on the host."""
         with suppress(OSError, subprocess.SubprocessError):
@@ -114,17 +123,22 @@ class Dockerd:
         query = urlencode(
             {"fromSrc": "-", "repo": repository, "tag": tag, "changes": changes}, doseq=True
         )
-        status, body = self._request("POST", f"/images/create?{query}", _busybox_layer())
+        status, body = self.request("POST", f"/images/create?{query}", _busybox_layer())
         assert status == 200, body
         assert b'"error"' not in body, body
 
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def _answers(self) -> bool:
         try:
-            return self._request("GET", "/_ping")[0] == 200
+            return self.request("GET", "/_ping")[0] == 200
         except OSError:
             return False
 
-    def _request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+    def request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+        """Ask the daemon by hand: the status, and what it answered."""
         connection = http.client.HTTPConnection("localhost", timeout=20)
         connection.sock = socket.socket(socket.AF_UNIX)
         try:

@@ -66,7 +66,14 @@ from persys_core.model.usage import WorkloadUsage
 __all__ = ["DockerRuntime"]
 
 _SOURCE = "docker.stats"
+_TRIES = 10
+_TRY_SECONDS = 0.2
 _DEFAULTS = DockerSettings()
+_LIMITS = {"CpuCfsQuota": "CPU", "MemoryLimit": "memory", "SwapLimit": "swap"}
+
+
+class _NameTakenError(Exception):
+    """The Engine has the name by now, although it had not when it was asked."""
 
 
 class DockerRuntime:
@@ -84,28 +91,30 @@ class DockerRuntime:
         self._words = LastWordsReader(self._engine)
 
     async def probe(self) -> Capability:
-        """Ask the daemon for its version."""
+        """Ask the daemon for its version, and for what it cannot limit."""
         try:
-            found = await self._engine.version()
+            found, info = await self._engine.version(), await self._engine.info()
         except (RuntimeUnavailableError, EngineError) as error:
             return Capability(False, f"{error}; is dockerd running, and may the agent open it?")
-        return Capability(True, f"Docker {text(found, 'Version')}, API {text(found, 'ApiVersion')}")
+        lacking = [what for name, what in _LIMITS.items() if not flag(info, name)]
+        unlimited = f"; this host cannot limit {' and '.join(lacking)}" if lacking else ""
+        return Capability(
+            True, f"Docker {text(found, 'Version')}, API {text(found, 'ApiVersion')}{unlimited}"
+        )
 
     async def create(self, order: Order) -> Creation:
         """Adopt, replace or make the container of this workload; see the port."""
         checked_id(order.workload_id)
         hidden = secret_values(order.spec)
         with _scrubbing(hidden):
-            policy = pull_policy(order.spec.metadata, self._settings.pull_policy)
-            configuration(order, self._owner, self._settings)  # refused before anything changes
-            existing = await self._shown(order.workload_id)
-            if existing is not None and self._is_up_to_date(existing, order):
-                return Creation.ADOPTED
-            await provide_image(self._engine, self._settings, container_body(order).image, policy)
-            if existing is not None:
-                await self._retire(existing)
-            await self._make(order, existing or {})
-        return Creation.CREATED if existing is None else Creation.REPLACED
+            for _ in range(_TRIES):
+                try:
+                    return await self._created(order)
+                except _NameTakenError:
+                    # By a call that was cut off and that the Engine still carries out, mostly.
+                    await asyncio.sleep(_TRY_SECONDS)
+            shown = await self._named(self._name(order.workload_id))
+            raise self._refusal(order.workload_id, shown or {})
 
     async def start(self, workload_id: WorkloadId) -> None:
         """Run it; what was paused goes on."""
@@ -267,6 +276,19 @@ class DockerRuntime:
     async def _instance(self, workload_id: WorkloadId, shown: Document) -> Instance:
         return instance(workload_id, shown, await self._words.of(shown))
 
+    async def _created(self, order: Order) -> Creation:
+        policy = pull_policy(order.spec.metadata, self._settings.pull_policy)
+        configuration(order, self._owner, self._settings)  # refused before anything changes
+        existing = await self._shown(order.workload_id)
+        if existing is not None and self._is_up_to_date(existing, order):
+            return Creation.ADOPTED
+        image = container_body(order).image
+        await provide_image(self._engine, self._settings, image, policy)
+        if existing is not None:
+            await self._retire(existing)
+        await self._make(order, existing or {})
+        return Creation.CREATED if existing is None else Creation.REPLACED
+
     async def _retire(self, shown: Document) -> None:
         """End and remove an outdated container; its volumes stay, for the one that follows."""
         container = text(shown, "Id")
@@ -283,8 +305,7 @@ class DockerRuntime:
         except EngineError as error:
             code = create_failure(error)
             if code is FailureCode.NAME_CONFLICT:
-                shown = await self._named(self._name(order.workload_id))
-                raise self._refusal(order.workload_id, shown or {}) from error
+                raise _NameTakenError from error
             raise RuntimeFailedError(code, f"cannot be created: {error}") from error
 
     async def _start_error(self, shown: Document, error: EngineError) -> RuntimeFailedError:
