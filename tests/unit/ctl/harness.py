@@ -324,11 +324,17 @@ async def _abort(context: grpc.aio.ServicerContext[Message, Message], refusal: R
 
 
 @asynccontextmanager
-async def served(scheduler: FakeScheduler) -> AsyncIterator[str]:
+async def served(
+    scheduler: FakeScheduler, credentials: grpc.ServerCredentials | None = None
+) -> AsyncIterator[str]:
     """The fake on a free port of this machine; the address comes out."""
     server = grpc.aio.server()
     control_pb2_grpc.add_AgentControlServicer_to_server(scheduler, server)
-    port = server.add_insecure_port("127.0.0.1:0")
+    port = (
+        server.add_secure_port("127.0.0.1:0", credentials)
+        if credentials
+        else server.add_insecure_port("127.0.0.1:0")
+    )
     await server.start()
     try:
         yield f"127.0.0.1:{port}"

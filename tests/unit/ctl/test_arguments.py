@@ -10,7 +10,7 @@ from tests.unit.ctl.harness import FakeScheduler, ask, call
 
 VERBS = (
     "apply", "get", "list", "nodes", "workloads", "describe", "explain", "events", "summary",
-    "start", "stop", "retry", "delete", "node", "volume", "drift",
+    "logs", "exec", "top", "start", "stop", "retry", "delete", "node", "volume", "drift",
     "version",
 )  # fmt: skip
 

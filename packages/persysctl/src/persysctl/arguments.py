@@ -21,6 +21,7 @@ __all__ = [
     "Command",
     "CtlParser",
     "Verbs",
+    "add_agent_options",
     "add_wait_options",
     "duration",
     "example_count",
@@ -32,7 +33,7 @@ __all__ = [
     "shared_options",
 ]
 
-Command: TypeAlias = Callable[[Context, argparse.Namespace], Awaitable[ExitCode]]
+Command: TypeAlias = Callable[[Context, argparse.Namespace], Awaitable[int]]
 
 NODE_WORDS = ("node", "nodes")
 WORKLOAD_WORDS = ("workload", "workloads", "wl")
@@ -48,6 +49,25 @@ class CtlParser(argparse.ArgumentParser):
         super().__init__(*args, **options)
         # So that the value of `--timeout -3s` comes to the option, which says what is wrong.
         self._negative_number_matcher = re.compile(r"-\.?\d")
+        self.takes_command = False
+        """What stands behind ``--`` is somebody else's command line: it comes out as ``command``,
+        untouched."""
+        self.failure_code: ExitCode | None = None
+        """Ends the process with this code where the arguments are wrong; else 3 does."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does, except for a verb that takes a command."""
+        if not self.takes_command:
+            return super().parse_known_args(args, namespace)
+        words = list(args or ())
+        end = words.index("--") if "--" in words else len(words)
+        found, unknown = super().parse_known_args(words[:end], namespace)
+        if unknown:
+            self.error(_UNRECOGNIZED + " ".join(unknown))
+        found.command = words[end + 1 :]
+        if not found.command:
+            self.error("the command is missing; write it behind --")
+        return found, []
 
     def error(self, message: str) -> NoReturn:
         """Raise UsageError: what is wrong, a near miss, and how it is used."""
@@ -55,7 +75,9 @@ class CtlParser(argparse.ArgumentParser):
         if message.startswith(_UNRECOGNIZED):
             first = message.removeprefix(_UNRECOGNIZED).split()[0]
             text = f"{message}{did_you_mean(first.partition('=')[0], _all_options(self))}"
-        raise UsageError(f"{text}\n{self.format_usage().rstrip()}\nmore: {self.prog} --help")
+        error = UsageError(f"{text}\n{self.format_usage().rstrip()}\nmore: {self.prog} --help")
+        error.exit_code = self.failure_code or error.exit_code
+        raise error
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         choices = list(action.choices or ())
@@ -150,6 +172,16 @@ def shared_options() -> CtlParser:
         help="table, wide, json or yaml",
     )
     return shared
+
+
+def add_agent_options(parser: argparse.ArgumentParser) -> None:
+    """What verbs take that speak to agents themselves."""
+    parser.add_argument(
+        "--agent-server-name",
+        type=filled,
+        metavar="NAME",
+        help="the name in agents' certificates (PERSYS_AGENT_SERVER_NAME; the host dialled)",
+    )
 
 
 def option(args: argparse.Namespace, name: str, kind: type[OptionT]) -> OptionT | None:

@@ -6,7 +6,6 @@ here; the commands that wait decide that for themselves.
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import AsyncGenerator, Callable
 from types import TracebackType
 from typing import Self, TypeVar
@@ -16,19 +15,19 @@ import grpc.aio
 
 from persys_proto.aio import agent_control_stub
 from persys_proto.control.v1 import control_pb2 as pb
+from persysctl.agent import Agent, Place
 from persysctl.calls import Call
-from persysctl.errors import ConnectionLostError, CtlError, RefusedError, TooLateError, UsageError
+from persysctl.channel import REQUEST_ID_KEY, open_channel
+from persysctl.errors import ConnectionLostError, CtlError, RefusedError, TooLateError
 from persysctl.node_operations import NodeOperations
 from persysctl.recovery import Recovery
-from persysctl.settings import ServerSettings, TlsFiles
+from persysctl.settings import ServerSettings
 from persysctl.status_details import field_violations
 from persysctl.volume_operations import VolumeOperations
 
 __all__ = ["DEFAULT_DEADLINE_SECONDS", "Client"]
 
 DEFAULT_DEADLINE_SECONDS = 15.0
-REQUEST_ID_KEY = "x-request-id"
-_MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
 RequestT = TypeVar("RequestT")
 AnswerT = TypeVar("AnswerT")
@@ -44,7 +43,7 @@ class Client:
         self._settings = settings
         self._deadline = deadline
         self._metadata = ((REQUEST_ID_KEY, settings.request_id),)
-        self._channel = _open(settings)
+        self._channel = open_channel(settings)
         self._stub = agent_control_stub(self._channel)
         self.operations = NodeOperations(self._stub, self._ask)
         """What an operator does to nodes."""
@@ -133,6 +132,10 @@ class Client:
         finally:
             call.cancel()
 
+    def agent_at(self, place: Place) -> Agent:
+        """The agent of a node, spoken to without the scheduler in between."""
+        return Agent(self._settings, place, self._deadline)
+
     async def _ask(self, call: Call[RequestT, AnswerT], request: RequestT, /) -> AnswerT:
         try:
             return await call(request, timeout=self._deadline, metadata=self._metadata)
@@ -143,42 +146,6 @@ class Client:
         state = self._channel.get_state()
         answered = state is grpc.ChannelConnectivity.READY
         return _as_ctl_error(error, self._settings, self._deadline, answered=answered)
-
-
-def _open(settings: ServerSettings) -> grpc.aio.Channel:
-    options: list[tuple[str, str | int]] = [
-        ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
-        ("grpc.enable_http_proxy", 0),
-        ("grpc.primary_user_agent", "persysctl"),
-    ]
-    if settings.tls is None:
-        return grpc.aio.insecure_channel(settings.server, options=options)
-    if settings.server_name:
-        options.append(("grpc.ssl_target_name_override", settings.server_name))
-    return grpc.aio.secure_channel(settings.server, _credentials(settings.tls), options=options)
-
-
-def _credentials(files: TlsFiles) -> grpc.ChannelCredentials:
-    try:
-        _check(files)
-        ca, key, certificate = (
-            path.read_bytes() if path else None for path in (files.ca, files.key, files.certificate)
-        )
-    except ssl.SSLError as error:
-        named = ", ".join(str(path) for path in (files.ca, files.certificate, files.key) if path)
-        raise UsageError(f"the certificates cannot be used ({named}): {error}") from error
-    except OSError as error:
-        raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from error
-    return grpc.ssl_channel_credentials(ca, key, certificate)
-
-
-def _check(files: TlsFiles) -> None:
-    """Load the files once where a fault has a name; gRPC would only write to standard error."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if files.ca is not None:
-        context.load_verify_locations(files.ca)
-    if files.certificate is not None:
-        context.load_cert_chain(files.certificate, files.key, password="")
 
 
 # ------------------------------------------------------------------------- errors

@@ -20,5 +20,7 @@ class ExitCode(IntEnum):
     """The time ran out, or the workload still waits."""
     USAGE_OR_CONNECTION = 3
     """Nothing was asked of a scheduler: bad arguments, a bad manifest, or no connection."""
+    EXEC_FAILED = 125
+    """`exec` itself failed, in whatever way; its other codes are those of the command."""
     INTERRUPTED = 130
     """Ctrl-C."""

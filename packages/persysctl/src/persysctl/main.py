@@ -6,6 +6,7 @@ Decided here: what an interrupt and a reader that went away mean. Everything els
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -23,7 +24,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from persysctl.session import Surroundings, run  # noqa: PLC0415
 
-    here = Surroundings(sys.stdin, sys.stdout, sys.stderr, os.environ, Path.home())
+    # A process that was started without standard input has none to read.
+    here = Surroundings(sys.stdin or io.StringIO(), sys.stdout, sys.stderr, os.environ, Path.home())
     try:
         return asyncio.run(run(sys.argv[1:] if argv is None else argv, here))
     except KeyboardInterrupt:

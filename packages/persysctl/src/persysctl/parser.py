@@ -16,15 +16,18 @@ from persysctl.commands import (
     diff,
     drift,
     events,
+    exec_,
     explain,
     get,
     import_,
+    logs,
     node,
     plan,
     retry,
     start,
     stop,
     summary,
+    top,
     version,
     volume,
 )
@@ -41,6 +44,9 @@ examples:
   persysctl list workloads --status Pending what waits
   persysctl explain big                     why it waits, in numbers
   persysctl events --follow                 what happens, as it happens
+  persysctl logs web --follow               what it writes, wherever it runs
+  persysctl exec web -i -t -- sh            a shell inside it
+  persysctl top --watch                     what everything uses
   persysctl node drain n1 --wait            take a node out of service
 
 exit codes:
@@ -49,14 +55,15 @@ exit codes:
   2  not in time, still pending, or a drain is blocked (with --wait);
      plan: cannot be placed now; import: recovery goes on
   3  wrong usage, wrong manifest, or no connection
+  125  exec itself failed; its other codes are the command's
   130  Ctrl-C
   diff ends like diff(1): 0 no difference, 1 differences, 2 not everything could be compared
 
 Manifests are described in docs/manifests.md. NO_COLOR turns colours off.
 """
 _VERBS = (
-    apply, plan, diff, get, list_, describe, explain, events, summary, start, stop, retry, delete,
-    node, volume, drift, import_, acknowledge, version,
+    apply, plan, diff, get, list_, describe, explain, events, summary, logs, exec_, top,
+    start, stop, retry, delete, node, volume, drift, import_, acknowledge, version,
 )  # fmt: skip
 
 

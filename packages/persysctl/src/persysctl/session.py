@@ -16,7 +16,6 @@ from persysctl.arguments import Command, option
 from persysctl.client import DEFAULT_DEADLINE_SECONDS, Client
 from persysctl.context import Context
 from persysctl.errors import CtlError, UsageError
-from persysctl.exit_codes import ExitCode
 from persysctl.output.structured import OutputFormat
 from persysctl.output.terminal import Output, Terminal
 from persysctl.parser import build_parser
@@ -41,8 +40,11 @@ class Surroundings:
     now: Callable[[], datetime] = _utc_now
 
 
-async def run(argv: Sequence[str], here: Surroundings) -> ExitCode:
-    """One call: parse, connect, run the verb; errors for people are printed here."""
+async def run(argv: Sequence[str], here: Surroundings) -> int:
+    """One call: parse, connect, run the verb; errors for people are printed here.
+
+    The answer is an ``ExitCode``, but for `exec`: there it may be any code of the command's.
+    """
     terminal = Terminal(here.stdout, here.stderr, here.environ)
     try:
         return await _run(argv, here, terminal)
@@ -51,9 +53,17 @@ async def run(argv: Sequence[str], here: Surroundings) -> ExitCode:
         return error.exit_code
 
 
-async def _run(argv: Sequence[str], here: Surroundings, terminal: Terminal) -> ExitCode:
+async def _run(argv: Sequence[str], here: Surroundings, terminal: Terminal) -> int:
     _check_characters(argv)
     args = build_parser().parse_args(argv)
+    try:
+        return await _run_verb(args, here, terminal)
+    except CtlError as error:
+        error.exit_code = getattr(args, "failure_code", error.exit_code)
+        raise
+
+
+async def _run_verb(args: argparse.Namespace, here: Surroundings, terminal: Terminal) -> int:
     settings = _settings(args, here)
     output = Output(terminal, OutputFormat(option(args, "output", str) or OutputFormat.TABLE))
     timeout = option(args, "timeout", float)
@@ -93,5 +103,6 @@ def _flags(args: argparse.Namespace) -> ConnectionFlags:
         cert_file=option(args, "cert_file", str),
         key_file=option(args, "key_file", str),
         server_name=option(args, "server_name", str),
+        agent_server_name=option(args, "agent_server_name", str),
         request_id=option(args, "request_id", str),
     )

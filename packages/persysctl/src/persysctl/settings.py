@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from persysctl.errors import UsageError
@@ -43,17 +43,24 @@ class ConnectionFlags:
     cert_file: str | None = None
     key_file: str | None = None
     server_name: str | None = None
+    agent_server_name: str | None = None
     request_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """``tls`` is ``None`` for a connection in plain text."""
+    """``tls`` is ``None`` for a connection in plain text. Agents are spoken to as the scheduler is;
+    ``agent_server_name`` empty: their certificates name the hosts that are dialled."""
 
     server: str
     tls: TlsFiles | None = None
     server_name: str = ""
     request_id: str = ""
+    agent_server_name: str = ""
+
+    def of_agent(self, endpoint: str) -> ServerSettings:
+        """The settings for the agent at ``endpoint``."""
+        return replace(self, server=endpoint, server_name=self.agent_server_name)
 
 
 def read_settings(flags: ConnectionFlags, environ: Mapping[str, str], home: Path) -> ServerSettings:
@@ -69,6 +76,7 @@ def read_settings(flags: ConnectionFlags, environ: Mapping[str, str], home: Path
         tls=_tls(flags, environ, server, named, home),
         server_name=flags.server_name or environ.get("PERSYS_SERVER_NAME", ""),
         request_id=_request_id(flags.request_id),
+        agent_server_name=flags.agent_server_name or environ.get("PERSYS_AGENT_SERVER_NAME", ""),
     )
 
 

@@ -269,7 +269,10 @@ class SimulatedFleet:
 
     async def _serve(self, node_id: NodeId, server: grpc.aio.Server) -> None:
         service = SimulatedAgentService(
-            self._machines.model(node_id), self._clock, self._machines.gate(node_id)
+            self._machines.model(node_id),
+            self._clock,
+            self._machines.gate(node_id),
+            is_interactive=not self.options.legacy,
         )
         agent_pb2_grpc.add_AgentServiceServicer_to_server(service, server)
         await server.start()

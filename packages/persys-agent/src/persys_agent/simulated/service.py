@@ -7,13 +7,14 @@ none, and carries them out when it goes on, even if their callers have left.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
 
+from persys_agent.simulated.output import SimulatedOutput
 from persys_agent.specs import BadSpecError, apply_request, workload_type
 from persys_core.model.observation import AgentReport, AgentState
 from persys_core.model.states import DesiredState, WorkloadType
@@ -55,12 +56,21 @@ _DESIRED = {
 
 
 class SimulatedAgentService(agent_pb2_grpc.AgentServiceServicer):
-    """One node's service. ``gate`` is cleared while the node is paused."""
+    """One node's service. ``gate`` is cleared while the node is paused. ``is_interactive``: it has
+    StreamLogs and Exec, which older agents do not know."""
 
-    def __init__(self, model: AgentModel, clock: Clock, gate: asyncio.Event) -> None:
+    def __init__(
+        self,
+        model: AgentModel,
+        clock: Clock,
+        gate: asyncio.Event,
+        *,
+        is_interactive: bool = True,
+    ) -> None:
         self._model = model
         self._clock = clock
         self._gate = gate
+        self._is_interactive = is_interactive
         self._late: set[asyncio.Task[Any]] = set()
 
     async def ApplyWorkload(
@@ -144,6 +154,37 @@ class SimulatedAgentService(agent_pb2_grpc.AgentServiceServicer):
         limit = request.limit if request.limit > 0 else len(ordered)
         return wire.ListActionsResponse(actions=map(_action, ordered[:limit]))
 
+    async def StreamLogs(
+        self, request: wire.StreamLogsRequest, context: Context
+    ) -> AsyncIterator[wire.LogLine]:
+        """What befell the workload, as its output."""
+        output = await self._present(request.id, context)
+        async for line in output.lines(tail=max(request.tail, 0), follow=request.follow):
+            await self._gate.wait()
+            yield wire.LogLine(
+                text=line.text,
+                stream=line.stream,
+                at_ms=int(line.at.timestamp() * 1000) if line.at else 0,
+            )
+
+    async def Exec(
+        self, request_iterator: AsyncIterator[wire.ExecRequest], context: Context
+    ) -> AsyncIterator[wire.ExecResponse]:
+        """Always refused: there is nothing that a command could run in."""
+        async for request in request_iterator:
+            await self._present(request.start.id, context)
+            yield await _run_nothing(context)
+
+    async def _present(self, workload_id: str, context: Context) -> SimulatedOutput:
+        """The output of a workload that is there; ends the call where there is none."""
+        await self._gate.wait()
+        if not self._is_interactive:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "unknown method")
+        output = SimulatedOutput(self._model, self._clock, workload_id)
+        if not output.is_there():
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"no workload {workload_id!r} here")
+        return output
+
     def drop(self) -> None:
         """The process is gone: what it took in while it was paused is lost."""
         for task in self._late:
@@ -171,6 +212,10 @@ class SimulatedAgentService(agent_pb2_grpc.AgentServiceServicer):
             due = self._model.next_event_at() or now + _IDLE_WAIT
             await self._clock.sleep(max(due - now, _LEAST_WAIT))
         return reply
+
+
+async def _run_nothing(context: Context) -> wire.ExecResponse:
+    await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "simulated workloads run no commands")
 
 
 def _epoch(context: Context) -> int:

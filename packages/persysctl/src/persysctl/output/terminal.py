@@ -57,14 +57,22 @@ class Terminal:
         """Whether a person sees what happens while we wait."""
         return self.err.isatty() and self.environ.get("TERM") != "dumb"
 
+    def is_redrawn(self) -> bool:
+        """Whether standard output can show one thing in the place of another."""
+        return self.out.isatty() and self.environ.get("TERM") != "dumb"
+
+    def is_coloured(self, stream: TextIO) -> bool:
+        """Whether ``stream`` shows colours, and they are wanted."""
+        dumb = self.environ.get("TERM") == "dumb"
+        return stream.isatty() and not dumb and not self.environ.get("NO_COLOR")
+
     def _console(self, stream: TextIO, file: TextIO) -> Console:
         is_terminal = stream.isatty()
         dumb = self.environ.get("TERM") == "dumb"
-        coloured = is_terminal and not dumb and not self.environ.get("NO_COLOR")
         return Console(
             file=file,
             force_terminal=is_terminal and not dumb,
-            color_system="standard" if coloured else None,
+            color_system="standard" if self.is_coloured(stream) else None,
             width=self._columns() if is_terminal else _UNLIMITED_WIDTH,
             legacy_windows=False,
             markup=False,
