@@ -77,8 +77,6 @@ async def test_named_volumes_outlive_revisions(applications: ComposeBench) -> No
     assert [(line.text, line.source) for line in lines] == [("kept", "reader")]
     await applications.runtime.remove(name)
     assert await applications.leftovers(name) == [f"{project(OWNER, name)}_data"]
-    await run(applications, order_of(name, second))
-    await until(applications.runtime, name, lambda it: it.exit_code == 0)
     await applications.runtime.remove(name, with_data=True)
     assert await applications.leftovers(name) == []
 

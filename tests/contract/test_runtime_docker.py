@@ -5,6 +5,7 @@ Size: one daemon for all of it, since each costs the time of several tests.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import socket
@@ -107,6 +108,27 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+@pytest.mark.asyncio
+async def test_the_beginning_of_an_id_is_nobodys_name(docker: DockerBench) -> None:
+    """The Engine also finds containers by how their ids begin, and takes no name of one letter; a
+    workload may be called so nevertheless."""
+    other = docker.new_id()
+    async with removing(docker.runtime, other):
+        await run(docker, order_of(other, container()))
+        shown = await docker.engine.show(other)
+        assert shown is not None
+        for length in (5, 1):
+            name = str(shown["Id"])[:length]
+            assert await docker.runtime.inspect(name) is None
+            async with removing(docker.runtime, name):
+                assert await docker.runtime.create(order_of(name, container())) is Creation.CREATED
+                await docker.runtime.start(name)
+                await until_state(docker.runtime, name, AgentState.RUNNING)
+                assert name in {each.workload_id for each in await docker.runtime.instances()}
+            assert await docker.runtime.inspect(name) is None
+        assert await docker.runtime.inspect(other) is not None
 
 
 @pytest.mark.asyncio
@@ -216,9 +238,8 @@ async def test_pulls_fail_for_what_they_fail(
     config = tmp_path / "config.json"
     login = base64.b64encode(b"robot:hidden-password").decode()
     config.write_text(json.dumps({"auths": {registry.address: {"auth": login}}}))
-    settings = evolve(
-        SETTINGS, registry_config=str(config), pull_timeout=timedelta(milliseconds=1500)
-    )
+    patience = timedelta(seconds=0.5 if repository.startswith("slow") else 30)
+    settings = evolve(SETTINGS, registry_config=str(config), pull_timeout=patience)
     bench = DockerBench(daemon, settings)
     name = bench.new_id()
     spec = container(image=f"{registry.address}/{repository}:1")
@@ -227,8 +248,18 @@ async def test_pulls_fail_for_what_they_fail(
     await bench.aclose()
     assert raised.value.code is code
     assert repository in str(raised.value)
+    assert f"Basic {login}" in registry.shown
     assert "hidden" not in str(raised.value)
     assert login not in str(raised.value)
+
+
+@pytest.mark.asyncio
+async def test_a_pull_without_credentials(docker: DockerBench, registry: Registry) -> None:
+    """A registry that wants to know who asks is told from one that lacks the image."""
+    spec = container(image=f"{registry.address}/missing/app:1")
+    with pytest.raises(RuntimeFailedError) as raised:
+        await docker.runtime.create(order_of(docker.new_id(), spec))
+    assert raised.value.code is FailureCode.IMAGE_PULL_AUTH_FAILED
 
 
 @pytest.mark.asyncio
@@ -313,6 +344,46 @@ async def test_what_the_reference_agent_left_is_taken_over(docker: DockerBench) 
         listed = {each.workload_id: each for each in await docker.runtime.instances()}
         assert listed[name].metadata["container.id"] == container_id[:12]
         assert await docker.runtime.create(order_of(name, container(), "2")) is Creation.REPLACED
+
+
+@pytest.mark.asyncio
+async def test_creations_at_once_make_one(docker: DockerBench) -> None:
+    """A call that finds the name taken meanwhile, by a call of ours, takes what is there."""
+    name = docker.new_id()
+    async with removing(docker.runtime, name):
+        calls = [docker.runtime.create(order_of(name, container())) for _ in range(3)]
+        made = await asyncio.gather(*calls)
+        assert sorted(made) == [Creation.ADOPTED, Creation.ADOPTED, Creation.CREATED]
+
+
+@pytest.mark.asyncio
+async def test_a_hung_daemon_is_silent(docker: DockerBench, daemon: Dockerd) -> None:
+    """A daemon that takes questions and answers none is not waited for without end."""
+    impatient = DockerBench(daemon, evolve(SETTINGS, call_timeout=timedelta(milliseconds=300)))
+    name = docker.new_id()
+    daemon.freeze()
+    try:
+        with pytest.raises(RuntimeUnavailableError):
+            await impatient.runtime.inspect(name)
+    finally:
+        daemon.thaw()
+    assert await impatient.runtime.inspect(name) is None
+    await impatient.aclose()
+
+
+@pytest.mark.asyncio
+async def test_paused_is_stopped(docker: DockerBench, daemon: Dockerd) -> None:
+    """Whoever paused a container finds it stopped; ``start`` lets it go on as it was."""
+    name = docker.new_id()
+    async with removing(docker.runtime, name):
+        await run(docker, order_of(name, container()))
+        before = await until_state(docker.runtime, name, AgentState.RUNNING)
+        assert daemon.request("POST", f"/containers/{name}/pause")[0] == 204
+        paused = await until_state(docker.runtime, name, AgentState.STOPPED)
+        assert (paused.message, paused.exit_code) == ("paused", None)
+        await docker.runtime.start(name)
+        after = await until_state(docker.runtime, name, AgentState.RUNNING)
+        assert after.started_at == before.started_at
 
 
 @pytest.mark.asyncio

@@ -18,6 +18,7 @@ WEB = (
 )
 
 
+@pytest.mark.simulated("between equal nodes their use decides, and that of a real host changes")
 @pytest.mark.asyncio
 async def test_plan_diff_and_apply_exactly(tmp_path: Path) -> None:
     """A plan places without storing; the apply takes its node; an apply over an old plan is

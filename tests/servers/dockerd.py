@@ -12,6 +12,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tarfile
@@ -105,6 +106,14 @@ class Dockerd:
             self._process.wait()
             self._process = None
 
+    def freeze(self) -> None:
+        """Let it answer nobody, as a machine that swaps does."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._signal(signal.SIGCONT)
+
     def clear(self) -> None:
         """Remove what a stopped daemon leaves on the host."""
         with suppress(OSError, subprocess.SubprocessError):
@@ -123,28 +132,21 @@ class Dockerd:
         query = urlencode(
             {"fromSrc": "-", "repo": repository, "tag": tag, "changes": changes}, doseq=True
         )
-        status, body = self._request("POST", f"/images/create?{query}", _busybox_layer())
+        status, body = self.request("POST", f"/images/create?{query}", _busybox_layer())
         assert status == 200, body
         assert b'"error"' not in body, body
 
     def ask(self, method: str, path: str) -> object:
         """One call of the Engine's API; its answer as JSON, ``None`` where it has none."""
-        status, body = self._request(method, path)
+        status, body = self.request(method, path)
         assert status < 400, f"{method} {path}: {status} {body!r}"
         return json.loads(body) if body else None
-
-    def wipe(self) -> None:
-        """Remove every container with its volumes, every volume and network that was made."""
-        for each in self._listed("/containers/json?all=1"):
-            self.ask("DELETE", f"/containers/{each['Id']}?force=1&v=1")
-        self.ask("POST", f"/volumes/prune?{_filters(all=['1'])}")
-        self.ask("POST", "/networks/prune")
 
     def containers(self) -> dict[str, Any]:
         """What each container is, by its name, as the Engine shows it."""
         shown: dict[str, Any] = {}
         for each in self._listed("/containers/json?all=1"):
-            status, body = self._request("GET", f"/containers/{each['Id']}/json")
+            status, body = self.request("GET", f"/containers/{each['Id']}/json")
             if status == 200:  # else it was removed meanwhile
                 found = json.loads(body)
                 shown[found["Name"].removeprefix("/")] = found
@@ -154,13 +156,18 @@ class Dockerd:
         found: Any = self.ask("GET", path)
         return list(found)
 
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def _answers(self) -> bool:
         try:
-            return self._request("GET", "/_ping")[0] == 200
+            return self.request("GET", "/_ping")[0] == 200
         except OSError:
             return False
 
-    def _request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+    def request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+        """Ask the daemon by hand: the status, and what it answered."""
         connection = http.client.HTTPConnection("localhost", timeout=20)
         connection.sock = socket.socket(socket.AF_UNIX)
         try:
@@ -180,10 +187,6 @@ class Dockerd:
             _busybox("ip", "link", "set", self._bridge, "up")
         except subprocess.CalledProcessError as error:
             absent("dockerd", f"no bridge can be made here: {error.stderr!r}")
-
-
-def _filters(**wanted: list[str]) -> str:
-    return urlencode({"filters": json.dumps(wanted)})
 
 
 def _busybox(*words: str) -> None:

@@ -1,5 +1,7 @@
 """An image registry that has no image: it only refuses, each repository in its own way.
 
+Who shows no credentials is asked for some, and may not even learn what is there.
+
 ``secret/…`` wants credentials (401), ``denied/…`` has others in mind (403), ``broken/…`` fails
 (500), ``slow/…`` never answers, and everything else is unknown (404).
 """
@@ -49,7 +51,11 @@ def run_registry() -> Iterator[Registry]:
 def _handler(registry: Registry) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            registry.shown.add(self.headers.get("Authorization", ""))
+            shown = self.headers.get("Authorization", "")
+            registry.shown.add(shown)
+            if not shown:
+                self._answer(401, {"errors": [{"code": "UNAUTHORIZED", "message": "who?"}]})
+                return
             if self.path == "/v2/":
                 self._answer(200, {})
                 return

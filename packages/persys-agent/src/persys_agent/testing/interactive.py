@@ -54,12 +54,15 @@ async def _ran(
     workload_id: WorkloadId,
     command: Sequence[str],
     given_input: AsyncIterator[bytes],
+    *,
+    tty: bool = False,
 ) -> tuple[dict[str, bytes], int]:
     """What a command wrote by stream, and its code."""
     written: dict[str, bytes] = {"stdout": b"", "stderr": b""}
     code = -1
     async with asyncio.timeout(PATIENCE_SECONDS):
-        async for item in bench.interactive.execute(workload_id, command, given_input):
+        running = bench.interactive.execute(workload_id, command, given_input, tty=tty)
+        async for item in running:
             match item:
                 case ExecOutput(data, stream):
                     written[stream] += data
@@ -111,7 +114,7 @@ class InteractiveSuite:
         async with closing(talk):
             name = talk.new_id()
             async with removing(talk.runtime, name):
-                await _started(talk, name, "echo first; sleep 1; echo last")
+                await _started(talk, name, "echo first; sleep 0.4; echo last")
                 assert await _texts(talk, name, 5, True) == ["first", "last"]
 
     async def test_following_can_be_given_up(self, talk: InteractiveBench) -> None:
@@ -149,6 +152,18 @@ class InteractiveSuite:
                 written, code = await _ran(talk, name, ["cat"], given(b"hello ", b"there"))
                 assert written["stdout"] == b"hello there"
                 assert code == 0
+
+    async def test_a_command_has_a_terminal_if_it_wants_one(self, talk: InteractiveBench) -> None:
+        """With ``tty`` the command sees a terminal, and the end of its input as one gives it."""
+        async with closing(talk):
+            name = talk.new_id()
+            async with removing(talk.runtime, name):
+                await _started(talk, name, _LASTING)
+                command = ["sh", "-c", "test -t 0 && cat && echo end; exit 5"]
+                written, code = await _ran(talk, name, command, given(b"typed\n"), tty=True)
+                assert b"typed" in written["stdout"]
+                assert b"end" in written["stdout"]
+                assert code == 5
 
     async def test_giving_up_ends_the_command(self, talk: InteractiveBench) -> None:
         """A command whose iterator is closed is not left running inside."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -280,16 +281,17 @@ class RuntimeSuite:
             capability = await silent.probe()
             assert not capability.is_available
             assert capability.detail
-            for call in (
-                silent.inspect("w"),
-                silent.instances(),
-                silent.create(order),
-                silent.start("w"),
-                silent.stop("w", GRACE),
-                silent.remove("w"),
-            ):
+            calls: tuple[Callable[[], Awaitable[object]], ...] = (
+                lambda: silent.inspect("w"),
+                silent.instances,
+                lambda: silent.create(order),
+                lambda: silent.start("w"),
+                lambda: silent.stop("w", GRACE),
+                lambda: silent.remove("w"),
+            )
+            for call in calls:
                 with pytest.raises(RuntimeUnavailableError):
-                    await call
+                    await call()
 
     async def test_ids_are_checked(self, bench: RuntimeBench) -> None:
         """An id that could be a path is refused (defect 31)."""
@@ -303,6 +305,7 @@ class RuntimeSuite:
         async with closing(bench):
             name, done = bench.new_id(), asyncio.Event()
             watch = asyncio.create_task(_longest_pause(done))
+            await asyncio.sleep(0)  # it measures from here on
             try:
                 async with removing(bench.runtime, name):
                     await _run(bench.runtime, name, bench.stubborn())

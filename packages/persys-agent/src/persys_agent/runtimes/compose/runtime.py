@@ -136,7 +136,8 @@ class ComposeRuntime:
         for each in shown:
             if flag(each, "State", "Paused"):
                 await self._engine.unpause(text(each, "Id"))
-        if len(shown) == 1 and await self._has_started(shown[0]):
+        is_lone = len(shown) == 1 or not self._folder(workload_id).exists()
+        if is_lone and await self._have_started(shown):
             return
         hidden = frozenset().union(*map(secrets, shown))
         await self._up(workload_id, ("--detach",), hidden)
@@ -239,6 +240,10 @@ class ComposeRuntime:
     ) -> None:
         """Call Compose; where it fails and the daemon is silent, that is what is the matter."""
         folder, name = self._folder(workload_id), project(self._owner, workload_id)
+        if not folder.exists():
+            raise RuntimeFailedError(
+                FailureCode.RUNTIME_ERROR, f"the files of project {name} are gone; apply it anew"
+            )
         try:
             await self._compose.run(folder, name, words, timeout, hidden)
         except RuntimeFailedError:
@@ -266,11 +271,12 @@ class ComposeRuntime:
         except EngineError as error:
             raise _refused("stopped", error) from error
 
-    async def _has_started(self, shown: Document) -> bool:
-        """Start a container that has no others to wait for; where that fails, Compose may know
-        what is missing, and how to tell it."""
+    async def _have_started(self, shown: Sequence[Document]) -> bool:
+        """Start containers without their order: one alone has none, and without files nobody
+        knows it. Where that fails, Compose may know what is missing, and how to tell it."""
         try:
-            await self._engine.start(text(shown, "Id"))
+            for each in shown:
+                await self._engine.start(text(each, "Id"))
         except EngineError:
             return False
         return True

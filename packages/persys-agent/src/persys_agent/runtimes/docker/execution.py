@@ -30,6 +30,7 @@ from persys_agent.runtimes.port import (
 __all__ = ["run_inside"]
 
 _STDERR = 2
+_END_OF_TRANSMISSION = b"\x04"
 _END_POLLS = 40
 _END_POLL_SECONDS = 0.05
 _PROC = Path("/proc")
@@ -47,7 +48,7 @@ async def run_inside(
     try:
         prepared = await engine.prepare_exec(container_id, command, tty)
         async with engine.translated(), prepared.start() as stream:
-            feeding = asyncio.create_task(_feed(stream, given))
+            feeding = asyncio.create_task(_feed(stream, given, tty=tty))
             has_ended = False
             try:
                 while (message := await stream.read_out()) is not None:
@@ -56,7 +57,7 @@ async def run_inside(
                 has_ended = True
             finally:
                 feeding.cancel()
-                await asyncio.wait([feeding])
+                await asyncio.gather(feeding, return_exceptions=True)
                 if not has_ended:
                     await asyncio.shield(_end(engine, prepared, container_id))
         yield ExecExit(await _exit_code(engine, prepared))
@@ -66,16 +67,26 @@ async def run_inside(
         ) from error
 
 
-async def _feed(stream: Stream, given: AsyncIterator[bytes]) -> None:
+async def _feed(stream: Stream, given: AsyncIterator[bytes], *, tty: bool) -> None:
     """Write the input and close that half; a command that has ended reads no more."""
-    with suppress(OSError, RuntimeError, AssertionError):
+    try:
         async for data in given:
             await stream.write_in(data)
-        # aiodocker can only close both halves.
-        connection = stream._resp.connection if stream._resp else None
-        transport = connection.transport if connection else None
-        if transport is not None and transport.can_write_eof():
-            transport.write_eof()
+        if tty:
+            await stream.write_in(_END_OF_TRANSMISSION)
+    except (OSError, RuntimeError, AssertionError):
+        return
+    finally:
+        if not tty:  # the Engine would give up the output of a terminal with its input
+            _close_input(stream)
+
+
+def _close_input(stream: Stream) -> None:
+    """Close the half that the command reads; aiodocker itself can only close both."""
+    connection = stream._resp.connection if stream._resp else None
+    transport = connection.transport if connection else None
+    if transport is not None and transport.can_write_eof():
+        transport.write_eof()
 
 
 async def _exit_code(engine: Engine, prepared: Exec) -> int:

@@ -23,6 +23,7 @@ __all__ = [
     "WORKLOAD",
     "Ownership",
     "checked_id",
+    "container_name",
     "owner_labels",
     "ownership",
     "refusal",
@@ -54,6 +55,11 @@ def checked_id(workload_id: WorkloadId) -> WorkloadId:
             FailureCode.INVALID_SPEC, f"{workload_id!r} is no id that a workload may have"
         )
     return workload_id
+
+
+def container_name(workload_id: WorkloadId) -> str:
+    """The name of a workload's container: its id, but that the Engine takes no name of one letter."""
+    return workload_id if len(workload_id) > 1 else f"{workload_id}_"
 
 
 def owner_labels(owner: Owner, workload_id: WorkloadId, runtime: str) -> dict[str, str]:

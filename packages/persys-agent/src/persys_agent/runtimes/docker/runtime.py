@@ -1,7 +1,7 @@
 """Containers on a Docker Engine, held to the Runtime port.
 
 Decided here: what is adopted, replaced and refused, and which calls make that so. A container has
-the name of its workload. What the reference agent left behind cannot be marked afterwards (the
+the name of its workload (``container_name``). What the reference agent left behind cannot be marked afterwards (the
 Engine changes no labels), so it is taken over by the workload that asks for it and is listed from
 then on; nothing is listed that nobody of ours asked for.
 """
@@ -34,6 +34,7 @@ from persys_agent.runtimes.docker.labels import (
     WORKLOAD,
     Ownership,
     checked_id,
+    container_name,
     ownership,
     refusal,
 )
@@ -63,7 +64,14 @@ from persys_core.model.usage import WorkloadUsage
 __all__ = ["DockerRuntime"]
 
 _SOURCE = "docker.stats"
+_TRIES = 10
+_TRY_SECONDS = 0.2
 _DEFAULTS = DockerSettings()
+_LIMITS = {"CpuCfsQuota": "CPU", "MemoryLimit": "memory", "SwapLimit": "swap"}
+
+
+class _NameTakenError(Exception):
+    """The Engine has the name by now, although it had not when it was asked."""
 
 
 class DockerRuntime:
@@ -81,32 +89,34 @@ class DockerRuntime:
         self._words = LastWordsReader(self._engine)
 
     async def probe(self) -> Capability:
-        """Ask the daemon for its version."""
+        """Ask the daemon for its version, and for what it cannot limit."""
         try:
-            found = await self._engine.version()
+            found, info = await self._engine.version(), await self._engine.info()
         except (RuntimeUnavailableError, EngineError) as error:
             return Capability(False, f"{error}; is dockerd running, and may the agent open it?")
-        return Capability(True, f"Docker {text(found, 'Version')}, API {text(found, 'ApiVersion')}")
+        lacking = [what for name, what in _LIMITS.items() if not flag(info, name)]
+        unlimited = f"; this host cannot limit {' and '.join(lacking)}" if lacking else ""
+        return Capability(
+            True, f"Docker {text(found, 'Version')}, API {text(found, 'ApiVersion')}{unlimited}"
+        )
 
     async def create(self, order: Order) -> Creation:
         """Adopt, replace or make the container of this workload; see the port."""
-        name = checked_id(order.workload_id)
+        name = container_name(checked_id(order.workload_id))
         hidden = secret_values(order.spec)
         with _scrubbing(hidden):
-            policy = pull_policy(order.spec.metadata, self._settings.pull_policy)
-            configuration(order, self._owner, self._settings)  # refused before anything changes
-            existing = await self._engine.show(name)
-            if existing is not None and self._is_up_to_date(existing, order):
-                return Creation.ADOPTED
-            await provide_image(self._engine, self._settings, container_body(order).image, policy)
-            if existing is not None:
-                await self._retire(existing)
-            await self._make(order, existing or {})
-        return Creation.CREATED if existing is None else Creation.REPLACED
+            for _ in range(_TRIES):
+                try:
+                    return await self._created(order)
+                except _NameTakenError:
+                    # By a call that was cut off and that the Engine still carries out, mostly.
+                    await asyncio.sleep(_TRY_SECONDS)
+            shown = await self._engine.named(name)
+            raise refusal(name, _labels(shown or {}))
 
     async def start(self, workload_id: WorkloadId) -> None:
         """Run it; what was paused goes on."""
-        shown = await self._engine.show(checked_id(workload_id))
+        shown = await self._engine.named(container_name(checked_id(workload_id)))
         if shown is None:
             raise _absent(workload_id)
         if not self._is_ours(shown, workload_id):
@@ -217,7 +227,7 @@ class DockerRuntime:
         """The container of this workload, if it is ours; an id that none can have has none."""
         if not is_valid_id(workload_id):
             return None
-        shown = await self._engine.show(workload_id)
+        shown = await self._engine.named(container_name(workload_id))
         return shown if shown is not None and self._is_ours(shown, workload_id) else None
 
     async def _required(self, workload_id: WorkloadId) -> str:
@@ -234,6 +244,19 @@ class DockerRuntime:
     async def _instance(self, workload_id: WorkloadId, shown: Document) -> Instance:
         return instance(workload_id, shown, await self._words.of(shown))
 
+    async def _created(self, order: Order) -> Creation:
+        policy = pull_policy(order.spec.metadata, self._settings.pull_policy)
+        configuration(order, self._owner, self._settings)  # refused before anything changes
+        existing = await self._engine.named(container_name(order.workload_id))
+        if existing is not None and self._is_up_to_date(existing, order):
+            return Creation.ADOPTED
+        image = container_body(order).image
+        await provide_image(self._engine, self._settings, image, policy)
+        if existing is not None:
+            await self._retire(existing)
+        await self._make(order, existing or {})
+        return Creation.CREATED if existing is None else Creation.REPLACED
+
     async def _retire(self, shown: Document) -> None:
         """End and remove an outdated container; its volumes stay, for the one that follows."""
         container = text(shown, "Id")
@@ -246,12 +269,11 @@ class DockerRuntime:
     async def _make(self, order: Order, replaced: Document) -> None:
         config = configuration(order, self._owner, self._settings, kept_volumes(replaced))
         try:
-            await self._engine.create(order.workload_id, config)
+            await self._engine.create(container_name(order.workload_id), config)
         except EngineError as error:
             code = create_failure(error)
             if code is FailureCode.NAME_CONFLICT:
-                shown = await self._engine.show(order.workload_id)
-                raise refusal(order.workload_id, _labels(shown or {})) from error
+                raise _NameTakenError from error
             raise RuntimeFailedError(code, f"cannot be created: {error}") from error
 
     async def _start_error(self, shown: Document, error: EngineError) -> RuntimeFailedError:

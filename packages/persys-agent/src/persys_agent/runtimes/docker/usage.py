@@ -22,6 +22,7 @@ from persys_agent.runtimes.docker.documents import (
     number,
     text,
 )
+from persys_agent.runtimes.docker.engine import EngineError
 from persys_core.model.ids import NodeId, WorkloadId
 from persys_core.model.states import WorkloadType
 from persys_core.model.usage import WorkloadUsage
@@ -151,7 +152,10 @@ class UsageMeter:
 
     async def _sample(self, container_id: str) -> Sample | None:
         async with self._slots:
-            stats = await self._engine.stats(container_id)
+            try:
+                stats = await self._engine.stats(container_id)
+            except EngineError:  # it ended between the list and the question
+                return None
         return None if stats is None else sample(stats)
 
 
