@@ -10,7 +10,6 @@ from pathlib import Path
 
 from persys_adapters.etcd.client import EtcdClient, EtcdConfig
 from persys_adapters.etcd.cluster_store import EtcdClusterStore
-from persys_agent.simulated.fleet import SimulatedFleet
 from persys_core.ports.cluster_store import Key, Kind, Record, Versioned
 from persys_core.sim.agent_journal import Happening
 from persys_proto.control.v1 import control_pb2 as pb
@@ -26,6 +25,7 @@ from tests.e2e.processes import (
     server,
     watching,
 )
+from tests.fleets.fleet import Fleet
 from tests.servers.etcd import EtcdCluster
 
 __all__ = [
@@ -69,7 +69,7 @@ def on(
     )
 
 
-def changes(fleet: SimulatedFleet) -> int:
+def changes(fleet: Fleet) -> int:
     """How often agents were asked to change something, or did."""
     return sum(
         entry.what in CHANGES
@@ -110,7 +110,7 @@ async def events(
 @asynccontextmanager
 async def at_work(
     address: str,
-) -> AsyncIterator[tuple[SimulatedFleet, ClusterEye, control_pb2_grpc.AgentControlAsyncStub]]:
+) -> AsyncIterator[tuple[Fleet, ClusterEye, control_pb2_grpc.AgentControlAsyncStub]]:
     """Three nodes that run six workloads."""
     nodes = [quick_node(name) for name in NODES]
     async with agents(address, *nodes) as fleet, watching(address) as eye, client(address) as stub:

@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,13 @@ import grpc.aio
 from attrs import define, evolve, frozen
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from persys_agent.simulated.fleet import FleetOptions, SimulatedFleet
 from persys_core.model.states import WorkloadType
 from persys_core.sim.agent_settings import AgentSettings, Latency, our_agent
 from persys_proto.aio import agent_control_stub
 from persys_proto.control.v1 import control_pb2 as pb
 from persys_proto.control.v1 import control_pb2_grpc
 from persys_server.dev.picture import ClusterEye
+from tests.fleets.fleet import Fleet, open_fleet
 
 __all__ = [
     "Finished",
@@ -208,18 +208,21 @@ async def server(
     metrics_port: int = 0,
     debug: bool = False,
     ready_seconds: float = READY_SECONDS,
+    program: Sequence[str] = ("persys-server",),
     **environment: str,
 ) -> AsyncIterator[Server]:
-    """A `persys-server run` that serves; with ``debug`` asyncio watches itself."""
+    """A `persys-server run` that serves; with ``debug`` asyncio watches itself. ``program`` is
+    another command of the same kind."""
     port, metrics_port = port or free_port(), metrics_port or free_port()
     env = server_environment(folder, **environment)
     if debug:
         env["PYTHONASYNCIODEBUG"] = "1"
     ports = ("--grpc-port", str(port), "--metrics-port", str(metrics_port))
     log = folder / f"server-{metrics_port}.log"
-    async with started("persys-server", "run", "--insecure", *ports, log=log, env=env) as program:
+    arguments = (*program[1:], "run", "--insecure", *ports)
+    async with started(program[0], *arguments, log=log, env=env) as run:
         host = env["PERSYS_GRPC_ADDR"]
-        running = Server(program.name, program.process, log, port, metrics_port, folder, host)
+        running = Server(run.name, run.process, log, port, metrics_port, folder, host)
         await _serves(running, ready_seconds)
         yield running
 
@@ -296,11 +299,10 @@ def quick_node(node_id: str, **changed: Any) -> AgentSettings:
 
 
 @asynccontextmanager
-async def agents(address: str, *nodes: AgentSettings) -> AsyncIterator[SimulatedFleet]:
-    """Simulated agents in this process, so that their journals can be read."""
-    async with SimulatedFleet(FleetOptions(nodes=0, scheduler=address)) as fleet:
-        for settings in nodes:
-            await fleet.add(settings=settings)
+async def agents(address: str, *nodes: AgentSettings) -> AsyncIterator[Fleet]:
+    """Agents in this process, so that their journals can be read: simulated ones, or real ones with
+    containers where `--agents docker` was asked for."""
+    async with open_fleet(address, *nodes) as fleet:
         yield fleet
 
 

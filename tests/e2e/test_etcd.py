@@ -15,7 +15,6 @@ import grpc.aio
 import pytest
 
 from persys_adapters.etcd.client import EtcdClient, EtcdConfig
-from persys_agent.simulated.fleet import SimulatedFleet
 from persys_core.ports.cluster_store import Kind
 from persys_core.sim.agent_journal import Happening
 from persys_proto.control.v1 import control_pb2 as pb
@@ -34,6 +33,7 @@ from tests.e2e.etcd_cluster import (
     until_mode,
 )
 from tests.e2e.processes import client, container, ctl, eventually, watching
+from tests.fleets.fleet import Fleet
 from tests.servers.etcd import EtcdCluster, etcd_binary, run_single
 from tests.servers.redis import redis_server
 
@@ -296,7 +296,7 @@ async def test_a_restored_backup_is_recovery_until_somebody_says_so(
         )
 
 
-async def all_settled(fleet: SimulatedFleet, count: int) -> None:
+async def all_settled(fleet: Fleet, count: int) -> None:
     """Wait until so many workloads were started."""
 
     def started() -> bool:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from persys_agent.simulated.fleet import SimulatedFleet
 from persys_core.sim.agent_settings import AgentSettings
 from persys_proto.control.v1 import control_pb2 as pb
 from persys_proto.control.v1 import control_pb2_grpc
@@ -24,8 +23,10 @@ from tests.e2e.processes import (
     server,
     watching,
 )
+from tests.fleets.fleet import Fleet
 
 pytestmark = pytest.mark.slow
+MANY = "many nodes without boot ids, which take no processor from the scheduler"
 SLOW_SECONDS = 0.2
 STRETCHES = 4
 DEADLINE_SECONDS = 1.0
@@ -36,7 +37,7 @@ def listed_node(node_id: str) -> AgentSettings:
     return quick_node(node_id, sends_boot_id=False)
 
 
-def lists(fleet: SimulatedFleet) -> dict[str, int]:
+def lists(fleet: Fleet) -> dict[str, int]:
     """How often each node was asked for everything that it runs."""
     return {
         node.node_id: fleet.model(node.node_id).journal.counts["list"] for node in fleet.nodes()
@@ -90,6 +91,7 @@ async def silent_node(
         await asyncio.gather(beats, return_exceptions=True)
 
 
+@pytest.mark.simulated(MANY)
 @pytest.mark.asyncio
 async def test_one_silent_agent_holds_up_nobody(tmp_path: Path) -> None:
     """G02: one of ten agents never answers; the others are looked at in each cycle and work goes
@@ -122,6 +124,7 @@ async def test_one_silent_agent_holds_up_nobody(tmp_path: Path) -> None:
         assert not eye.picture.on_node("silent"), "it was never listed, so nothing is placed there"
 
 
+@pytest.mark.simulated(MANY)
 @pytest.mark.asyncio
 async def test_nothing_blocks_the_loop(tmp_path: Path) -> None:
     """N08: with 100 nodes that beat each second, and work that comes and goes, asyncio's own watch
@@ -156,7 +159,7 @@ async def test_nothing_blocks_the_loop(tmp_path: Path) -> None:
 async def _cycles_with_work(
     stub: control_pb2_grpc.AgentControlAsyncStub,
     eye: ClusterEye,
-    fleet: SimulatedFleet,
+    fleet: Fleet,
     stretch: int,
 ) -> None:
     """Twenty workloads come, run and go, and every node is listed three times."""

@@ -11,7 +11,6 @@ import grpc
 import grpc.aio
 import pytest
 
-from persys_agent.simulated.fleet import SimulatedFleet
 from persys_core.sim.agent_journal import Happening
 from persys_proto.control.v1 import control_pb2_grpc
 from tests.e2e.processes import (
@@ -24,6 +23,7 @@ from tests.e2e.processes import (
     server,
     watching,
 )
+from tests.fleets.fleet import Fleet
 
 pytestmark = pytest.mark.slow
 WORK = tuple(f"w{number}" for number in range(5))
@@ -31,7 +31,7 @@ NODES = ("n1", "n2", "n3")
 CHANGES = (Happening.APPLY, Happening.DELETE, Happening.STOPPED, Happening.STARTED)
 
 
-def changes(fleet: SimulatedFleet) -> int:
+def changes(fleet: Fleet) -> int:
     """How often agents were asked to change something, or did."""
     return sum(
         entry.what in CHANGES for node in NODES for entry in fleet.model(node).journal.entries

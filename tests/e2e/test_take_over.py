@@ -12,7 +12,6 @@ from attrs import evolve
 
 from persys_adapters.etcd.client import EtcdClient, EtcdConfig, Put
 from persys_adapters.records.codec import decode
-from persys_agent.simulated.fleet import SimulatedFleet
 from persys_core.model.states import DesiredState, WorkloadType
 from persys_core.model.workload import Workload
 from persys_core.ports.agents import ApplyRequest
@@ -22,9 +21,13 @@ from persys_proto.control.v1 import control_pb2 as pb
 from tests.corpus import reference_etcd as reference
 from tests.e2e.etcd_cluster import changes, mode, on
 from tests.e2e.processes import agents, client, eventually, free_port, watching
+from tests.fleets.fleet import Fleet
 from tests.servers.etcd import EtcdCluster
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.simulated("agents of the field that the reference gave their work"),
+]
 
 QUICK = Latency.of(0.01)
 DELETED = ("web", "old-web", "both", "logs")
@@ -69,7 +72,7 @@ def request(keys: Mapping[bytes, bytes], workload_id: str, desired: DesiredState
     return ApplyRequest(workload_id, workload.revision_id, desired, workload.spec, 0)
 
 
-async def run_everything(fleet: SimulatedFleet, keys: Mapping[bytes, bytes]) -> None:
+async def run_everything(fleet: Fleet, keys: Mapping[bytes, bytes]) -> None:
     """Have every machine run what the reference had it run."""
     for node_id, ids in reference.RUNNING.items():
         for workload_id in ids:

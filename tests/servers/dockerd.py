@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import http.client
 import io
+import json
 import os
 import shutil
 import signal
@@ -21,6 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 from tests.servers.required import absent
@@ -97,6 +99,13 @@ class Dockerd:
             self._process.wait()
         self._process = None
 
+    def kill(self) -> None:
+        """End the daemon alone, without a word: what it runs goes on until its next start."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
     def freeze(self) -> None:
         """Let it answer nobody, as a machine that swaps does."""
         self._signal(signal.SIGSTOP)
@@ -126,6 +135,26 @@ class Dockerd:
         status, body = self.request("POST", f"/images/create?{query}", _busybox_layer())
         assert status == 200, body
         assert b'"error"' not in body, body
+
+    def ask(self, method: str, path: str) -> object:
+        """One call of the Engine's API; its answer as JSON, ``None`` where it has none."""
+        status, body = self.request(method, path)
+        assert status < 400, f"{method} {path}: {status} {body!r}"
+        return json.loads(body) if body else None
+
+    def containers(self) -> dict[str, Any]:
+        """What each container is, by its name, as the Engine shows it."""
+        shown: dict[str, Any] = {}
+        for each in self._listed("/containers/json?all=1"):
+            status, body = self.request("GET", f"/containers/{each['Id']}/json")
+            if status == 200:  # else it was removed meanwhile
+                found = json.loads(body)
+                shown[found["Name"].removeprefix("/")] = found
+        return shown
+
+    def _listed(self, path: str) -> list[dict[str, Any]]:
+        found: Any = self.ask("GET", path)
+        return list(found)
 
     def _signal(self, number: signal.Signals) -> None:
         assert self._process is not None

@@ -83,12 +83,12 @@ async def test_returning_node_is_matched_before_anything_starts(clock: VirtualCl
 
 
 @virtual_time()
-async def test_single_node_returns_as_it_was(clock: VirtualClock) -> None:
+@pytest.mark.parametrize("persistence", ["", "node-local"])
+async def test_single_node_returns_as_it_was(clock: VirtualClock, persistence: str) -> None:
     """N04: where no other node exists, n1 returns and nothing at all is sent to it."""
+    metadata = {"persys.scheduling.persistence_class": persistence} if persistence else {}
     async with running_cluster(clock, machine("n1")) as driver:
-        await driver.apply(
-            "w", container(metadata={"persys.scheduling.persistence_class": "node-local"})
-        )
+        await driver.apply("w", container(metadata=metadata))
         await driver.wait(seconds=20)
         driver.cluster.machines.network.cut("n1")
         await driver.wait(minutes=10)
@@ -97,6 +97,20 @@ async def test_single_node_returns_as_it_was(clock: VirtualClock) -> None:
         await driver.wait(minutes=2)
         assert (driver.calls("apply"), driver.calls("delete")) == calls
         assert await driver.status("w") == "Running"
+
+
+@virtual_time()
+async def test_work_of_a_lost_node_moves_when_there_is_room_later(clock: VirtualClock) -> None:
+    """What no other node took stays with its lost node, says so, and moves to the next that can."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        await driver.apply("w")
+        await driver.wait(seconds=20)
+        driver.cluster.machines.network.cut("n1")
+        await driver.wait(minutes=10)
+        assert (await driver.node_of("w"), await driver.status("w")) == ("n1", "Pending")
+        driver.cluster.add_machine(machine("n2"))
+        await driver.wait(seconds=60)
+        assert (await driver.node_of("w"), await driver.status("w")) == ("n2", "Running")
 
 
 @virtual_time()

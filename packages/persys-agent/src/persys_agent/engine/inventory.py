@@ -7,7 +7,7 @@ is known; nobody may take it for *not there*.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TypeAlias
 
@@ -61,16 +61,25 @@ class Look:
 
 
 class Inventory:
-    """``deadline``: how long a runtime may take for one answer."""
+    """``deadline``: how long a runtime may take for one answer. ``hear`` is told of each look at
+    all of a runtime's instances whether it answered."""
 
-    def __init__(self, backends: Backends, deadline: timedelta = timedelta(seconds=10)) -> None:
+    def __init__(
+        self,
+        backends: Backends,
+        deadline: timedelta = timedelta(seconds=10),
+        hear: Callable[[WorkloadType, bool], None] = lambda _, __: None,
+    ) -> None:
         self._runtimes = backends.runtimes
         self._deadline = deadline.total_seconds()
+        self._hear = hear
 
     async def look(self, kinds: frozenset[WorkloadType] | None = None) -> Look:
         """Ask all runtimes (or those of ``kinds``) at once."""
         wanted = [kind for kind in self._runtimes if kinds is None or kind in kinds]
         answers = await asyncio.gather(*(self._instances(self._runtimes[kind]) for kind in wanted))
+        for kind, answer in zip(wanted, answers, strict=True):
+            self._hear(kind, not isinstance(answer, Unanswered))
         return Look(dict(zip(wanted, answers, strict=True)))
 
     async def see(self, kind: WorkloadType, workload_id: WorkloadId) -> Seen:

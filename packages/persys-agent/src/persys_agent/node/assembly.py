@@ -157,7 +157,7 @@ def _works(
     detector: Detector,
     counting: Counting,
 ) -> Works:
-    inventory = Inventory(backends, options.runtime_deadline)
+    inventory = Inventory(backends, options.runtime_deadline, detector.hear)
     limits = Limits(lambda: _capacity(options, detector)[0], options.reserved, options.stop_grace)
     executor = Executor(state, backends, inventory, clock, limits, fence.may_start)
     queue = TaskQueue(

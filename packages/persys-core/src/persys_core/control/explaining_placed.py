@@ -85,12 +85,30 @@ class ExplainingPlaced:
             )  # fmt: skip
         if held := held_here(workload, node_id, Outcome(self._view)):
             return _because(Verdict.PINNED, held.code, held.text, node_id, _FENCE)
-        return Explanation(
+        return self._blocked_on_lost_node(workload, status, node_id) or Explanation(
             Verdict.MOVING,
             capped(f"node {node_id}: {self._node_views.health(node_id).reason}"),
             node_id,
             next_step="it goes on there if the node comes back; else it moves when its node's turn"
             " comes, one lost node at a time",
+        )
+
+    def _blocked_on_lost_node(
+        self, workload: Workload, status: StatusRecord, node_id: NodeId
+    ) -> Explanation | None:
+        """Its turn came, and no other node took it."""
+        if status.status is not WorkloadStatus.PENDING:
+            return None
+        blocked = self._placing.explain_leaving(workload, status)
+        if blocked is None:
+            return None
+        why = f"node {node_id}: {self._node_views.health(node_id).reason}"
+        return evolve(
+            blocked,
+            verdict=Verdict.UNSCHEDULABLE,
+            summary=capped(f"{why}; no other node takes it: {blocked.summary}"),
+            node_id=node_id,
+            next_step="it goes on there if the node comes back, or elsewhere once a node takes it",
         )
 
     def _has_data_on(self, workload: Workload, status: StatusRecord, node_id: NodeId) -> bool:

@@ -57,11 +57,18 @@ class PlaceSteps:
         return await (self.assign(case) if refused is None else self.relocate(case))
 
     async def relocate(self, case: Case) -> Next:
-        """Its node is lost, gone or too small: another one gets it, the old one owes a delete."""
+        """Its node is lost, gone or too small: another one gets it, the old one owes a delete.
+
+        Where no other node takes what was on a lost one, it stays there: it may run on, and a node
+        that returns is told nothing then (field report N04).
+        """
         why = self._why(case)
         tx, status, explanation = self._term.placing.relocate(
             case.transaction(), case.workload, case.status, why
         )
+        if case.situation.node is NodeCondition.LOST and explanation.verdict is not Verdict.PLACED:
+            text = f"{why}; no other node takes it: {explanation.summary}"
+            return await self._told(case, explanation.reasons[0].code, text)
         tx = tx.put(Key.status(case.workload.id), status, case.stored_status)
         if not await self._term.commit(tx):
             return AGAIN

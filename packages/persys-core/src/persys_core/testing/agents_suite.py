@@ -99,6 +99,10 @@ class AgentsContract:
         """A fresh implementation and its agents; closed at the end of each test."""
         raise AssertionError("a subclass gives the world in which the contract is tested")
 
+    def kinds(self) -> frozenset[WorkloadType]:
+        """The types of workload that the agents of the world can run."""
+        return frozenset({WorkloadType.CONTAINER, WorkloadType.COMPOSE, WorkloadType.VM})
+
     def run(self, body: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a test's coroutine; on real time unless a subclass says otherwise."""
         asyncio.run(body())
@@ -124,6 +128,7 @@ class AgentsContract:
             WorkloadType.COMPOSE: ComposeSpec("services:\n  a:\n    image: nginx\n"),
             WorkloadType.VM: VmSpec(vcpus=1, memory_mb=512),
         }
+        bodies = {kind: body for kind, body in bodies.items() if kind in self.kinds()}
         for kind, body in bodies.items():
             await world.agents.apply(node, _apply(kind, body=body, kind=kind), _TIMEOUT)
         for kind in bodies:
