@@ -58,7 +58,7 @@ def checked_id(workload_id: WorkloadId) -> WorkloadId:
 
 
 def container_name(workload_id: WorkloadId) -> str:
-    """The name of a workload's container: its id, but that the Engine takes no name of one letter."""
+    """The name of a workload's container: its id, but the Engine takes no name of one letter."""
     return workload_id if len(workload_id) > 1 else f"{workload_id}_"
 
 

@@ -1,9 +1,9 @@
 """Containers on a Docker Engine, held to the Runtime port.
 
 Decided here: what is adopted, replaced and refused, and which calls make that so. A container has
-the name of its workload (``container_name``). What the reference agent left behind cannot be marked afterwards (the
-Engine changes no labels), so it is taken over by the workload that asks for it and is listed from
-then on; nothing is listed that nobody of ours asked for.
+the name of its workload (``container_name``). What the reference agent left behind cannot be marked
+afterwards (the Engine changes no labels), so it is taken over by the workload that asks for it and
+is listed from then on; nothing is listed that nobody of ours asked for.
 """
 
 from __future__ import annotations
