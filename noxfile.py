@@ -51,6 +51,27 @@ OWN_SERVERS: Mapping[str, Sequence[str]] = {
 }
 
 
+# The suites of the scheduler that have agents; what cannot run on Docker says so and is skipped.
+AGENT_SUITES: tuple[str, ...] = (
+    "tests/contract/test_agents_grpc.py",
+    "tests/e2e/test_crash.py",
+    "tests/e2e/test_elastic.py",
+    "tests/e2e/test_etcd.py",
+    "tests/e2e/test_foreign.py",
+    "tests/e2e/test_node_operations.py",
+    "tests/e2e/test_planning.py",
+    "tests/e2e/test_pressure.py",
+    "tests/e2e/test_prometheus.py",
+    "tests/e2e/test_recovery.py",
+    "tests/e2e/test_redis.py",
+    "tests/e2e/test_redis_outages.py",
+    "tests/e2e/test_standing.py",
+    "tests/e2e/test_take_over.py",
+    "tests/e2e/test_tracing.py",
+    "tests/e2e/test_volumes.py",
+)
+
+
 @dataclass(frozen=True)
 class Check:
     """A command with the name that it is reported under."""
@@ -180,6 +201,13 @@ def contract(session: nox.Session) -> None:
     own = [paths for option, paths in OWN_SERVERS.items() if option in session.posargs]
     wanted = [path for paths in own for path in paths] or ["tests/contract"]
     run_module(session, "-m", "pytest", *wanted, *session.posargs)
+
+
+@nox.session(name="docker-suites")
+def docker_suites(session: nox.Session) -> None:
+    """The scheduler's suites with real agents, whose workloads are containers on Docker."""
+    command = pytest_check("--agents=docker", *AGENT_SUITES, *session.posargs).command
+    session.run(*command, env={"PERSYS_REQUIRE": "dockerd"}, external=True)
 
 
 @nox.session

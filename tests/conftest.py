@@ -18,6 +18,8 @@ DOCKER_TOO = frozenset(
     {"tests.contract.test_agents_grpc", "tests.e2e.test_node_operations", "tests.e2e.test_crash"}
 )
 
+_ONLY_SIMULATED = "simulated agents only"
+
 # pytest-timeout raises wherever the test just is. Within hypothesis that is mistaken for a failure
 # of the example being drawn, and reported as flaky data, not as a timeout. So its tests get more
 # than the five minutes that hypothesis itself allows for shrinking a real failure.
@@ -39,9 +41,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Without a choice, some modules run with both kinds of agents."""
-    is_chosen = metafunc.config.getoption("--agents") is not None
-    if not is_chosen and metafunc.module.__name__ in DOCKER_TOO:
-        metafunc.parametrize("_agents", tuple(AgentChoice), indirect=True, scope="module")
+    if metafunc.config.getoption("--agents") or metafunc.module.__name__ not in DOCKER_TOO:
+        return
+    only = metafunc.definition.get_closest_marker("simulated") is not None
+    choices = (AgentChoice.SIMULATED,) if only else tuple(AgentChoice)
+    metafunc.parametrize("_agents", choices, indirect=True, scope="module")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -58,7 +62,15 @@ def _only_simulated(request: pytest.FixtureRequest, _agents: AgentChoice) -> Non
     """Skip what real agents cannot do."""
     mark = request.node.get_closest_marker("simulated")
     if mark is not None and _agents is AgentChoice.DOCKER:
-        pytest.skip(f"simulated agents only: {mark.args[0]}")
+        pytest.skip(f"{_ONLY_SIMULATED}: {mark.args[0]}")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many tests real agents were spared."""
+    skipped = terminalreporter.stats.get("skipped", ())
+    count = sum(_ONLY_SIMULATED in str(each.longrepr) for each in skipped)
+    if count:
+        terminalreporter.write_line(f"{count} tests are for simulated agents only")
 
 
 def pytest_unconfigure() -> None:

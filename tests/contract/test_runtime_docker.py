@@ -112,6 +112,27 @@ def free_port() -> int:
 
 
 @pytest.mark.asyncio
+async def test_the_beginning_of_an_id_is_nobodys_name(docker: DockerBench) -> None:
+    """The Engine also finds containers by how their ids begin, and takes no name of one letter; a
+    workload may be called so nevertheless."""
+    other = docker.new_id()
+    async with removing(docker.runtime, other):
+        await run(docker, order_of(other, container()))
+        shown = await docker.engine.show(other)
+        assert shown is not None
+        for length in (5, 1):
+            name = str(shown["Id"])[:length]
+            assert await docker.runtime.inspect(name) is None
+            async with removing(docker.runtime, name):
+                assert await docker.runtime.create(order_of(name, container())) is Creation.CREATED
+                await docker.runtime.start(name)
+                await until_state(docker.runtime, name, AgentState.RUNNING)
+                assert name in {each.workload_id for each in await docker.runtime.instances()}
+            assert await docker.runtime.inspect(name) is None
+        assert await docker.runtime.inspect(other) is not None
+
+
+@pytest.mark.asyncio
 async def test_limits_are_those_of_the_cgroup(docker: DockerBench) -> None:
     """CPU and memory of the spec are limits that the kernel holds, swap included (defect 26)."""
     name = docker.new_id()

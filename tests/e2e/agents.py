@@ -11,38 +11,28 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import (
-    AsyncExitStack,
-    ExitStack,
-    asynccontextmanager,
-    contextmanager,
-    suppress,
-)
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import grpc.aio
-import pytest
 from attrs import define, field
 
 from persys_proto.agent.v1 import agent_pb2 as agent
 from persys_proto.agent.v1 import agent_pb2_grpc
 from persys_proto.control.v1 import control_pb2 as pb
 from tests.e2e.processes import Program, eventually, free_port, started
-from tests.servers.dockerd import IMAGE, Dockerd, run_dockerd
+from tests.servers.dockerd import IMAGE, Dockerd
 
 __all__ = [
     "IMPATIENT",
     "LASTING",
     "RealAgent",
-    "dockerds",
     "identities",
-    "one_dockerd",
     "real_agent",
     "running_names",
     "shell",
-    "two_dockerds",
 ]
 
 LASTING = "trap 'exit 0' TERM; sleep 600 & wait"
@@ -205,44 +195,3 @@ async def identities(*daemons: Dockerd) -> dict[str, tuple[str, str]]:
 async def running_names(daemon: Dockerd) -> set[str]:
     """The containers that run there."""
     return set(await identities(daemon))
-
-
-class _Daemons:
-    """Daemons that are started when they are first wanted, and shared."""
-
-    def __init__(self, open_next: Callable[[], Dockerd]) -> None:
-        self._open_next = open_next
-        self._open: list[Dockerd] = []
-
-    @contextmanager
-    def some(self, count: int) -> Iterator[tuple[Dockerd, ...]]:
-        """So many; emptied at the end of the block."""
-        while len(self._open) < count:
-            self._open.append(self._open_next())
-        chosen = tuple(self._open[:count])
-        try:
-            yield chosen
-        finally:
-            for each in chosen:
-                each.wipe()
-
-
-@pytest.fixture(scope="session")
-def dockerds() -> Iterator[_Daemons]:
-    """The daemons of this worker."""
-    with ExitStack() as stack:
-        yield _Daemons(lambda: stack.enter_context(run_dockerd()))
-
-
-@pytest.fixture
-def one_dockerd(dockerds: _Daemons) -> Iterator[Dockerd]:
-    """A daemon that is empty."""
-    with dockerds.some(1) as (daemon,):
-        yield daemon
-
-
-@pytest.fixture
-def two_dockerds(dockerds: _Daemons) -> Iterator[tuple[Dockerd, ...]]:
-    """Two daemons, as of two hosts, both empty."""
-    with dockerds.some(2) as found:
-        yield found

@@ -88,6 +88,15 @@ class Cluster:
             lambda seen: not gone & {each.workload_id for each in seen.workloads}, 30
         ), f"{self.eye.picture.workloads}\n{self.words()}"
 
+    async def until_mode(self, wanted: str, seconds: float = 40) -> None:
+        """Wait for an operating mode."""
+        async with asyncio.timeout(seconds):
+            while True:
+                request = pb.GetClusterSummaryRequest()
+                if (await self.stub.GetClusterSummary(request, timeout=10)).mode == wanted:
+                    return
+                await asyncio.sleep(0.2)
+
     async def cordon(self, node_id: str) -> None:
         """Let nothing new come to a node."""
         done = await self.stub.CordonNode(pb.CordonNodeRequest(node_id=node_id), timeout=10)

@@ -13,7 +13,7 @@ import pytest_asyncio
 from persys_proto.agent.v1 import agent_pb2 as agent
 from persys_proto.control.v1 import control_pb2 as pb
 from tests.e2e.agents import identities, shell
-from tests.e2e.etcd_cluster import on, records, until_mode
+from tests.e2e.etcd_cluster import on, records
 from tests.e2e.processes import eventually
 from tests.e2e.real_cluster import Cluster, cluster_of
 from tests.servers.dockerd import IMAGE, Dockerd, run_dockerd
@@ -72,11 +72,10 @@ async def test_the_store_away_touches_no_container(
     asked = [await each.asked() for each in cluster.agents.values()]
     assert len(before) == len(ALL)
     etcd.members[0].kill()
-    await until_mode(cluster.server.address, "degraded")
-    for each in cluster.agents:
-        await cluster.beats_again(each)
+    await cluster.until_mode("degraded")
+    await asyncio.gather(*map(cluster.beats_again, cluster.agents))
     etcd.members[0].restart()
-    await until_mode(cluster.server.address, "normal")
+    await cluster.until_mode("normal")
     await cluster.ready("a", "b")
     assert await identities(daemon) == before
     assert [await each.asked() for each in cluster.agents.values()] == asked
@@ -90,7 +89,6 @@ async def test_an_agent_that_was_killed_finds_its_containers(
     """SIGKILL and a new start: every container is the one that ran, and nobody was told to do
     anything."""
     before, told = await identities(daemon), await cluster.agents["a"].asked()
-    record_property("agent_with_10_of_20_containers_rss_mb", round(cluster.agents["a"].memory_mb))
     await cluster.agents["a"].kill()
     began = time.monotonic()
     await cluster.agents["a"].start()
@@ -103,7 +101,7 @@ async def test_an_agent_that_was_killed_finds_its_containers(
 
 
 async def test_what_was_accepted_is_carried_out_after_a_kill(
-    cluster: Cluster, daemon: Dockerd
+    cluster: Cluster, daemon: Dockerd, record_property: Callable[[str, object], None]
 ) -> None:
     """More applies than the agent has workers are accepted, and it is killed at once: after its
     new start all of them run, each made once."""

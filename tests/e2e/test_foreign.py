@@ -123,6 +123,7 @@ async def beating(
         assert isinstance(outcome[0], asyncio.CancelledError), outcome
 
 
+@pytest.mark.simulated("an agent of the field")
 @pytest.mark.asyncio
 async def test_a_registration_of_the_field_is_enough(tmp_path: Path) -> None:
     """Register, beat and run with the fields of the first contract alone; strangers register."""

@@ -18,6 +18,7 @@ WEB = (
 )
 
 
+@pytest.mark.simulated("between equal nodes their use decides, and that of a real host changes")
 @pytest.mark.asyncio
 async def test_plan_diff_and_apply_exactly(tmp_path: Path) -> None:
     """A plan places without storing; the apply takes its node; an apply over an old plan is
@@ -30,7 +31,9 @@ async def test_plan_diff_and_apply_exactly(tmp_path: Path) -> None:
         watching(running.address) as eye,
         client(running.address) as stub,
     ):
-        assert await eye.until(lambda seen: len(seen.nodes) == 2, 20)
+        assert await eye.until(
+            lambda seen: [each.status for each in seen.nodes] == ["Ready"] * 2, 20
+        )
         planned = await ctl(running.address, "plan", "-f", str(file))
         assert planned.code == 0, planned.err
         assert await ctl(running.address, "plan", "-f", str(file)) == planned
@@ -58,7 +61,7 @@ async def test_plan_diff_and_apply_exactly(tmp_path: Path) -> None:
 async def test_a_suggestion_stops_a_workload_once(tmp_path: Path) -> None:
     """The suggestion is carried out and told as an event; its repetition is answered alike."""
     file = tmp_path / "web.yaml"
-    file.write_text(WEB)
+    file.write_text(WEB.replace("IMAGE", "one"))
     stop = pb.AutomationSuggestion(
         suggestion_id="s1", policy_name="night", target_workload="web",
         action_type=pb.AUTOMATION_ACTION_SET_DESIRED_STATE, desired_state="Stopped",

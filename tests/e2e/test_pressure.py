@@ -26,6 +26,7 @@ from tests.e2e.processes import (
 from tests.fleets.fleet import Fleet
 
 pytestmark = pytest.mark.slow
+MANY = "many nodes without boot ids, which take no processor from the scheduler"
 SLOW_SECONDS = 0.2
 STRETCHES = 4
 DEADLINE_SECONDS = 1.0
@@ -90,6 +91,7 @@ async def silent_node(
         await asyncio.gather(beats, return_exceptions=True)
 
 
+@pytest.mark.simulated(MANY)
 @pytest.mark.asyncio
 async def test_one_silent_agent_holds_up_nobody(tmp_path: Path) -> None:
     """G02: one of ten agents never answers; the others are looked at in each cycle and work goes
@@ -122,6 +124,7 @@ async def test_one_silent_agent_holds_up_nobody(tmp_path: Path) -> None:
         assert not eye.picture.on_node("silent"), "it was never listed, so nothing is placed there"
 
 
+@pytest.mark.simulated(MANY)
 @pytest.mark.asyncio
 async def test_nothing_blocks_the_loop(tmp_path: Path) -> None:
     """N08: with 100 nodes that beat each second, and work that comes and goes, asyncio's own watch

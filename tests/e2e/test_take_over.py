@@ -24,7 +24,10 @@ from tests.e2e.processes import agents, client, eventually, free_port, watching
 from tests.fleets.fleet import Fleet
 from tests.servers.etcd import EtcdCluster
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.simulated("agents of the field that the reference gave their work"),
+]
 
 QUICK = Latency.of(0.01)
 DELETED = ("web", "old-web", "both", "logs")

@@ -11,7 +11,10 @@ import pytest
 from persys_server.dev.picture import ClusterEye
 from tests.e2e.processes import agents, ctl, quick_node, server, watching
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.simulated("volumes that several nodes reach: no such server is started here"),
+]
 DRIVERS = frozenset({"local", "nfs"})
 MANIFEST = """\
 apiVersion: persys.io/v1

@@ -99,6 +99,13 @@ class Dockerd:
             self._process.wait()
         self._process = None
 
+    def kill(self) -> None:
+        """End the daemon alone, without a word: what it runs goes on until its next start."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
     def freeze(self) -> None:
         """Let it answer nobody, as a machine that swaps does."""
         self._signal(signal.SIGSTOP)
@@ -106,13 +113,6 @@ class Dockerd:
     def thaw(self) -> None:
         """Let it go on."""
         self._signal(signal.SIGCONT)
-
-    def kill(self) -> None:
-        """End the daemon alone, without a word: what it runs goes on until its next start."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
 
     def clear(self) -> None:
         """Remove what a stopped daemon leaves on the host."""
@@ -136,22 +136,11 @@ class Dockerd:
         assert status == 200, body
         assert b'"error"' not in body, body
 
-    def _signal(self, number: signal.Signals) -> None:
-        assert self._process is not None
-        self._process.send_signal(number)
-
     def ask(self, method: str, path: str) -> object:
         """One call of the Engine's API; its answer as JSON, ``None`` where it has none."""
         status, body = self.request(method, path)
         assert status < 400, f"{method} {path}: {status} {body!r}"
         return json.loads(body) if body else None
-
-    def wipe(self) -> None:
-        """Remove every container with its volumes, every volume and network that was made."""
-        for each in self._listed("/containers/json?all=1"):
-            self.ask("DELETE", f"/containers/{each['Id']}?force=1&v=1")
-        self.ask("POST", f"/volumes/prune?{_filters(all=['1'])}")
-        self.ask("POST", "/networks/prune")
 
     def containers(self) -> dict[str, Any]:
         """What each container is, by its name, as the Engine shows it."""
@@ -166,6 +155,10 @@ class Dockerd:
     def _listed(self, path: str) -> list[dict[str, Any]]:
         found: Any = self.ask("GET", path)
         return list(found)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def _answers(self) -> bool:
         try:
@@ -194,10 +187,6 @@ class Dockerd:
             _busybox("ip", "link", "set", self._bridge, "up")
         except subprocess.CalledProcessError as error:
             absent("dockerd", f"no bridge can be made here: {error.stderr!r}")
-
-
-def _filters(**wanted: list[str]) -> str:
-    return urlencode({"filters": json.dumps(wanted)})
 
 
 def _busybox(*words: str) -> None:

@@ -52,9 +52,10 @@ class LocalLoop:
         may_start: Callable[[WorkloadSpec], bool] = lambda _: True,
         rng: random.Random | None = None,
         on_pass: Callable[[timedelta], None] = lambda _: None,
+        on_failure: Callable[[WorkloadId], None] = lambda _: None,
     ) -> None:
-        """``on_pass`` is told how long each look took."""
-        self._on_pass = on_pass
+        """``on_pass`` is told how long each look took, ``on_failure`` whose repair failed."""
+        self._on_pass, self._on_failure = on_pass, on_failure
         self.counts = LoopCounts()
         self._works = works
         self._clock = works.clock
@@ -135,7 +136,9 @@ class LocalLoop:
         self._backoff.attempt(workload_id, self._clock.monotonic())
         self.counts.repairs += 1
         was_done = await self._works.executor.repair(workload_id, repair)
-        self.counts.failed_repairs += not was_done
+        if not was_done:
+            self.counts.failed_repairs += 1
+            self._on_failure(workload_id)
         structlog.get_logger().info(
             "repaired" if was_done else "repair failed",
             workload=workload_id,

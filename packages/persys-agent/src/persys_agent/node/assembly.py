@@ -136,6 +136,7 @@ def assemble(
             may_start=fence.may_start,
             rng=rng,
             on_pass=counting.looked,
+            on_failure=counting.operation_failed,
         ),
         fence=fence,
         gate=gate,

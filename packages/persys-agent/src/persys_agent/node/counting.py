@@ -14,6 +14,7 @@ from persys_agent.reporting.detector import Detector
 from persys_agent.reporting.usage import UsageCollector
 from persys_agent.state.records import Task, TaskKind, TaskState
 from persys_agent.state.store import AgentState
+from persys_core.model.ids import WorkloadId
 from persys_core.model.observation import AgentState as Observed
 
 __all__ = ["Counting"]
@@ -37,8 +38,13 @@ class Counting:
             is_new = row is not None and row.created_at >= task.created_at
             self.metrics.applied(took, created=is_new and not failed, failed=failed)
         if failed:
-            condition = row.condition if row is not None else None
-            self.metrics.error(condition.code if condition is not None else "UNKNOWN_ERROR")
+            self.operation_failed(task.workload_id)
+
+    def operation_failed(self, workload_id: WorkloadId) -> None:
+        """What the last operation on a workload left as its condition is counted."""
+        row = self._state.get(workload_id)
+        condition = row.condition if row is not None else None
+        self.metrics.error(condition.code if condition is not None else "UNKNOWN_ERROR")
 
     def looked(self, took: timedelta) -> None:
         """The local loop looked at everything."""

@@ -131,22 +131,7 @@ FAILURE_RULES: tuple[FailureRule, ...] = (
         "name_conflict",
         _WORKLOAD,
         "something else on the node has this name",
-        words=_words(r"container name .{1,300} is already in use"),
-        node_bound=True,
-    ),
-    FailureRule(
-        "name_conflict",
-        _WORKLOAD,
-        "the agent's word for it; no other node has that name because this one has",
-        codes=_codes("NAME_CONFLICT"),
-        node_bound=True,
-    ),
-    FailureRule(
-        "port_conflict",
-        _WORKLOAD,
-        "an agent that names the port's holder: other nodes have the port free",
-        codes=_codes("PORT_BIND_CONFLICT"),
-        words=_words(r"\bhost port \d{1,5} is taken by\b"),
+        words=_words(r"\bname .{1,300} is already in use\b"),
         node_bound=True,
     ),
     FailureRule(
@@ -160,7 +145,7 @@ FAILURE_RULES: tuple[FailureRule, ...] = (
         "port_conflict",
         _WORKLOAD,
         "without the agent's verdict: the port's holder may be going, and other nodes have it free",
-        words=_words(_PORT_TAKEN),
+        words=_words(_PORT_TAKEN, r"\bhost port \d{1,5} is taken by\b"),
         node_bound=True,
     ),
     FailureRule(

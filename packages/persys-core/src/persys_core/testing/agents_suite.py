@@ -2,6 +2,8 @@
 
 Subclass ``AgentsContract`` and give it a ``world``: agents that really answer, and a way to break
 them. What is asked here is what the reconciler relies on; how an agent works inside is not.
+
+Size: a test for each promise of the port.
 """
 
 from __future__ import annotations
@@ -128,10 +130,9 @@ class AgentsContract:
             WorkloadType.COMPOSE: ComposeSpec("services:\n  a:\n    image: nginx\n"),
             WorkloadType.VM: VmSpec(vcpus=1, memory_mb=512),
         }
-        bodies = {kind: body for kind, body in bodies.items() if kind in self.kinds()}
-        for kind, body in bodies.items():
-            await world.agents.apply(node, _apply(kind, body=body, kind=kind), _TIMEOUT)
-        for kind in bodies:
+        for kind in self.kinds():
+            await world.agents.apply(node, _apply(kind, body=bodies[kind], kind=kind), _TIMEOUT)
+        for kind in self.kinds():
             report = await _settles(world, node, kind, AgentState.RUNNING)
             assert report.type is kind
 

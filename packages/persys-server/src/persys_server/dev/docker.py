@@ -7,13 +7,15 @@ demonstration's mark, or that of one that was killed.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from persys_agent.node.fleet import FleetPlace, Member, NodeFleet
-from persys_agent.runtimes.docker.documents import text
+from persys_agent.runtimes.docker.documents import text, texts
 from persys_agent.runtimes.docker.engine import Engine, EngineError
+from persys_agent.runtimes.docker.labels import CLUSTER, MANAGED
 from persys_agent.runtimes.docker.sweep import sweep
 from persys_agent.runtimes.port import RuntimeUnavailableError
 from persys_core.model.errors import PersysError
@@ -89,10 +91,23 @@ async def real_nodes(
 ) -> AsyncIterator[NodeFleet]:
     """So many nodes of the simulated ones' kinds; all that they made is removed at the end."""
     place = FleetPlace(endpoint, scheduler, folder, own_mark().text)
+    prefix = await _prefix(endpoint)
     async with NodeFleet(place) as fleet:
-        kinds = machines(count, REAL_PREFIX)
+        kinds = machines(count, prefix)
         await asyncio.gather(*(fleet.add(_member(each)) for each in kinds))
         yield fleet
+
+
+async def _prefix(endpoint: str) -> str:
+    """What the nodes are called: plainly, unless another demonstration's may be called so, since
+    containers have their nodes' names in theirs."""
+    engine = Engine(endpoint)
+    try:
+        found = await engine.containers({MANAGED: "true", CLUSTER: ""})
+    finally:
+        await engine.aclose()
+    marks = (parsed_mark(texts(each, "Labels").get(CLUSTER, "")) for each in found)
+    return f"{REAL_PREFIX}{os.getpid()}" if any(marks) else REAL_PREFIX
 
 
 def _member(kind: AgentSettings) -> Member:

@@ -12,8 +12,9 @@ NODE = ContainerNames.NODE
 
 
 def test_the_default_is_the_workloads_id() -> None:
-    """As agents in the field do, so that their containers are found."""
+    """As agents in the field do, so that their containers are found; Docker has no shorter ones."""
     assert container_name(ContainerNames.WORKLOAD, "n", "web") == "web"
+    assert container_name(ContainerNames.WORKLOAD, "n", "w") == "w_"
 
 
 def test_a_node_stands_before_its_workload() -> None:

@@ -21,12 +21,13 @@ from aiodocker.execs import Exec
 from aiodocker.types import JSONObject
 from yarl import URL
 
-from persys_agent.runtimes.docker.documents import Document, items
+from persys_agent.runtimes.docker.documents import Document, items, text
 from persys_agent.runtimes.port import RuntimeUnavailableError
 from persys_core.model.errors import PersysError
 
 __all__ = ["NOT_FOUND", "Engine", "EngineError"]
 
+BAD_REQUEST = 400
 NOT_FOUND = 404
 CONFLICT = 409
 _NO_CONNECTION = 900
@@ -83,6 +84,17 @@ class Engine:
             return await docker.containers.container(container).show()
 
         return await self._found(ask)
+
+    async def named(self, name: str) -> Document | None:
+        """The container of exactly this name. The Engine also takes the beginning of an id for a
+        name, so that "db" finds any container whose id begins so, or several."""
+        try:
+            shown = await self.show(name)
+        except EngineError as error:
+            if error.status == BAD_REQUEST:  # the beginning of several ids, so nothing's name
+                return None
+            raise
+        return shown if shown is not None and text(shown, "Name") == f"/{name}" else None
 
     async def containers(
         self, labels: Mapping[str, str], *, running: bool = False

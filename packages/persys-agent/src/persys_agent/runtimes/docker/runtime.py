@@ -113,7 +113,7 @@ class DockerRuntime:
                 except _NameTakenError:
                     # By a call that was cut off and that the Engine still carries out, mostly.
                     await asyncio.sleep(_TRY_SECONDS)
-            shown = await self._named(self._name(order.workload_id))
+            shown = await self._engine.named(self._name(order.workload_id))
             raise self._refusal(order.workload_id, shown or {})
 
     async def start(self, workload_id: WorkloadId) -> None:
@@ -227,19 +227,14 @@ class DockerRuntime:
             style: container_name(style, self._owner.node_id, workload_id)
             for style in ContainerNames
         }
-        shown = await self._named(names.pop(self._settings.names))
+        shown = await self._engine.named(names.pop(self._settings.names))
         if shown is not None and self._is_ours(shown, workload_id):
             return shown
         for name in names.values():
-            other = await self._named(name)
+            other = await self._engine.named(name)
             if other is not None and self._whose(other, workload_id) is Ownership.OURS:
                 return other
         return shown
-
-    async def _named(self, name: str) -> Document | None:
-        """The container of exactly this name: the Engine also takes the beginning of an id."""
-        shown = await self._engine.show(name)
-        return shown if shown is not None and text(shown, "Name") == f"/{name}" else None
 
     def _whose(self, shown: Document, workload_id: WorkloadId) -> Ownership:
         return ownership(_labels(shown), self._owner, workload_id, KIND)
