@@ -2,7 +2,8 @@
 
 Decided here: what follows a failure. Whatever fails, the next call waits, longer each time and
 never in step with other nodes (agent defects 20 and 21); a beat that was acknowledged makes the
-wait short again. A node that can do something else than it said registers again. ``drain_node``
+wait short again. No wait is longer than a lease of the scheduler's lasts (three intervals), so that
+a node is not lost after an outage that is over. A node that can do something else than it said registers again. ``drain_node``
 is obeyed as long as the last answer says so.
 """
 
@@ -30,6 +31,7 @@ A = TypeVar("A")
 _DEFAULT_INTERVAL = timedelta(seconds=10)
 _FIRST_BACKOFF = timedelta(seconds=1)
 _LONGEST_BACKOFF = timedelta(seconds=30)
+_LONGEST_IN_INTERVALS = 1.5
 _CALL_DEADLINE = timedelta(seconds=15)
 
 
@@ -77,6 +79,7 @@ class Reporter:
         self._rng = rng or random.Random()
         self._sequence = 0
         self._told: RegisterNode | None = None
+        self._interval = _DEFAULT_INTERVAL
 
     async def run(self) -> None:
         """Register, beat, and begin again whenever that fails, until cancelled."""
@@ -90,7 +93,8 @@ class Reporter:
                 backoff = _FIRST_BACKOFF
             if self.problem:  # else there is news, which is told at once
                 await self._clock.sleep(backoff * (0.5 + self._rng.random()))
-                backoff = min(backoff * 2, _LONGEST_BACKOFF)
+                longest = min(_LONGEST_BACKOFF, self._interval * _LONGEST_IN_INTERVALS)
+                backoff = min(backoff * 2, longest)
 
     async def _register(self) -> RegisterAnswer | None:
         node = self._presence.registration()
@@ -110,6 +114,7 @@ class Reporter:
         interval = registered.heartbeat_interval
         if interval <= timedelta(0):
             interval = _DEFAULT_INTERVAL
+        self._interval = interval
         was_heard = False
         while await self._beat(interval):
             was_heard = True
