@@ -22,6 +22,7 @@ from tests.servers.etcd import EtcdCluster, run_single
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 WORK = {node: tuple(f"{node}-w{number}" for number in range(10)) for node in ("a", "b")}
+WORKERS = "4"
 ALL = tuple(name for names in WORK.values() for name in names)
 
 
@@ -47,7 +48,7 @@ async def cluster(
     folder = tmp_path_factory.mktemp("neighbours")
     async with (
         on(etcd, folder) as running,
-        cluster_of(running, {"a": daemon, "b": daemon}) as made,
+        cluster_of(running, {"a": daemon, "b": daemon}, PERSYS_TASK_WORKERS=WORKERS) as made,
     ):
         for node, names in WORK.items():
             await made.apply(*(_pinned(name, node) for name in names))
@@ -105,7 +106,7 @@ async def test_what_was_accepted_is_carried_out_after_a_kill(
 ) -> None:
     """More applies than the agent has workers are accepted, and it is killed at once: after its
     new start all of them run, each made once."""
-    names = [f"late-{number}" for number in range(14)]
+    names = [f"late-{number}" for number in range(8)]
     killed = cluster.agents["b"]
     answers = await asyncio.gather(*(killed.call("ApplyWorkload", _told(name)) for name in names))
     await killed.kill()

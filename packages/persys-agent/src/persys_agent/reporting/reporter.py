@@ -3,8 +3,8 @@
 Decided here: what follows a failure. Whatever fails, the next call waits, longer each time and
 never in step with other nodes (agent defects 20 and 21); a beat that was acknowledged makes the
 wait short again. No wait is longer than a lease of the scheduler's lasts (three intervals), so that
-a node is not lost after an outage that is over. A node that can do something else than it said registers again. ``drain_node``
-is obeyed as long as the last answer says so.
+a node is not lost after an outage that is over. A node that can do something else than it said
+registers again. ``drain_node`` is obeyed as long as the last answer says so.
 """
 
 from __future__ import annotations
