@@ -32,6 +32,8 @@ _DEFAULT_INTERVAL = timedelta(seconds=10)
 _FIRST_BACKOFF = timedelta(seconds=1)
 _LONGEST_BACKOFF = timedelta(seconds=30)
 _LONGEST_IN_INTERVALS = 1.5
+_COLLECTING_IN_INTERVALS = 1.5
+"""With the interval itself less than a lease: a runtime that hangs does not make a node silent."""
 _CALL_DEADLINE = timedelta(seconds=15)
 
 
@@ -49,10 +51,12 @@ class SchedulerCalls(Protocol):
 
 @frozen
 class Presence:
-    """What is said: ``registration`` as things are now, ``beat`` for a sequence number."""
+    """What is said: ``registration`` as things are now, ``beat`` for a sequence number. ``hurry``
+    is told how long a beat may take to be collected."""
 
     registration: Callable[[], RegisterNode]
     beat: Callable[[int], Awaitable[Heartbeat]]
+    hurry: Callable[[timedelta], None] = lambda _: None
 
 
 class Reporter:
@@ -115,6 +119,7 @@ class Reporter:
         if interval <= timedelta(0):
             interval = _DEFAULT_INTERVAL
         self._interval = interval
+        self._presence.hurry(interval * _COLLECTING_IN_INTERVALS)
         was_heard = False
         while await self._beat(interval):
             was_heard = True
