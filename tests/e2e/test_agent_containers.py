@@ -35,7 +35,7 @@ def daemon() -> Iterator[Dockerd]:
 @pytest.fixture(scope="module")
 def registry() -> Iterator[Registry]:
     """A registry that has no image."""
-    with run_registry() as running:
+    with run_registry(asks_who=False) as running:
         yield running
 
 
@@ -94,13 +94,8 @@ async def test_a_port_conflict_names_the_port_and_its_holder(
     await cluster.until("first", "Running")
     holder = (await identities(daemon))["first"]
     await cluster.apply(shell("second", ports=bound))
-    assert await cluster.eye.until(
-        lambda seen: any(
-            each.workload_id == "second" and "taken by" in each.reason.message
-            for each in seen.workloads
-        ),
-        20,
-    ), cluster.words()
+    failed = await cluster.until("second", "Failed")
+    assert failed.reason.code == "port_conflict"
     told = await ctl(cluster.server.address, "explain", "second")
     words = " ".join(told.out.split())
     assert f'host port {port} is taken by container "first", node "n1"' in words
@@ -204,11 +199,11 @@ async def test_a_job_that_ended_well_frees_its_room_for_good(
 ) -> None:
     """Exit code 0 under the policy `no` is Completed: nothing is allocated for it any more, and a
     new start of the agent does not run it again."""
-    held = cluster.allocated("n1")
-    await cluster.apply(shell("job", "sleep 1; echo done", restart="no", memory=32))
-    assert await cluster.eye.until(lambda _: cluster.allocated("n1") == held + 32, 10)
+    assert cluster.allocated("n1") < 512
+    await cluster.apply(shell("job", "sleep 1; echo done", restart="no", memory=512))
+    assert await cluster.eye.until(lambda _: cluster.allocated("n1") >= 512, 10)
     await cluster.until("job", "Completed")
-    assert await cluster.eye.until(lambda _: cluster.allocated("n1") == held, 10)
+    assert await cluster.eye.until(lambda _: cluster.allocated("n1") < 512, 10)
     ended = (await asyncio.to_thread(daemon.containers))["job"]["State"]
 
     await cluster.agents["n1"].kill()

@@ -71,8 +71,14 @@ class Inventory:
         hear: Callable[[WorkloadType, bool], None] = lambda _, __: None,
     ) -> None:
         self._runtimes = backends.runtimes
-        self._deadline = deadline.total_seconds()
+        self._longest = deadline.total_seconds()
+        self._deadline = self._longest
         self._hear = hear
+
+    def answer_within(self, deadline: timedelta) -> None:
+        """A runtime that takes longer than this counts as silent, from now on; at most as long as
+        it may take at all."""
+        self._deadline = min(self._longest, deadline.total_seconds())
 
     async def look(self, kinds: frozenset[WorkloadType] | None = None) -> Look:
         """Ask all runtimes (or those of ``kinds``) at once."""

@@ -85,7 +85,8 @@ class Assembly:
 
     def reporter(self, scheduler: SchedulerCalls, rng: random.Random | None = None) -> Reporter:
         """What tells ``scheduler`` of this node."""
-        presence = Presence(self.presence.registration, self.presence.beat)
+        inventory = self.works.inventory
+        presence = Presence(self.presence.registration, self.presence.beat, inventory.answer_within)
         return Reporter(scheduler, presence, self.gate, self.fence, self.works.clock, rng)
 
 

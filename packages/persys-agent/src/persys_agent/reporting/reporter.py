@@ -2,8 +2,9 @@
 
 Decided here: what follows a failure. Whatever fails, the next call waits, longer each time and
 never in step with other nodes (agent defects 20 and 21); a beat that was acknowledged makes the
-wait short again. A node that can do something else than it said registers again. ``drain_node``
-is obeyed as long as the last answer says so.
+wait short again. No wait is longer than a lease of the scheduler's lasts (three intervals), so that
+a node is not lost after an outage that is over. A node that can do something else than it said
+registers again. ``drain_node`` is obeyed as long as the last answer says so.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ _DEFAULT_INTERVAL = timedelta(seconds=10)
 _FIRST_BACKOFF = timedelta(seconds=1)
 _LONGEST_BACKOFF = timedelta(seconds=30)
 _LEASE_INTERVALS = 3
+_LONGEST_IN_INTERVALS = 1.5
+_COLLECTING_IN_INTERVALS = 1.5
+"""With the interval itself less than a lease: a runtime that hangs does not make a node silent."""
 _CALL_DEADLINE = timedelta(seconds=15)
 
 
@@ -48,10 +52,12 @@ class SchedulerCalls(Protocol):
 
 @frozen
 class Presence:
-    """What is said: ``registration`` as things are now, ``beat`` for a sequence number."""
+    """What is said: ``registration`` as things are now, ``beat`` for a sequence number. ``hurry``
+    is told how long a beat may take to be collected."""
 
     registration: Callable[[], RegisterNode]
     beat: Callable[[int], Awaitable[Heartbeat]]
+    hurry: Callable[[timedelta], None] = lambda _: None
 
 
 class Reporter:
@@ -78,6 +84,7 @@ class Reporter:
         self._rng = rng or random.Random()
         self._sequence = 0
         self._told: RegisterNode | None = None
+        self._interval = _DEFAULT_INTERVAL
 
     async def run(self) -> None:
         """Register, beat, and begin again whenever that fails, until cancelled."""
@@ -91,7 +98,8 @@ class Reporter:
                 backoff = _FIRST_BACKOFF
             if self.problem:  # else there is news, which is told at once
                 await self._clock.sleep(backoff * (0.5 + self._rng.random()))
-                backoff = min(backoff * 2, _LONGEST_BACKOFF)
+                longest = min(_LONGEST_BACKOFF, self._interval * _LONGEST_IN_INTERVALS)
+                backoff = min(backoff * 2, longest)
 
     async def _register(self) -> RegisterAnswer | None:
         node = self._presence.registration()
@@ -111,6 +119,8 @@ class Reporter:
         interval = registered.heartbeat_interval
         if interval <= timedelta(0):
             interval = _DEFAULT_INTERVAL
+        self._interval = interval
+        self._presence.hurry(interval * _COLLECTING_IN_INTERVALS)
         was_heard = False
         while await self._beat(interval):
             was_heard = True
