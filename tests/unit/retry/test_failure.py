@@ -60,12 +60,6 @@ CASES = [
         "port_conflict",
         PERMANENT,
     ),
-    (
-        "PORT_BIND_CONFLICT",
-        '[START_FAILED] x: host port 80 is taken by container "web": choose another port',
-        "port_conflict",
-        PERMANENT,
-    ),
     ("", "[START_FAILED] x: listen tcp: address already in use", "port_conflict", WORKLOAD),
     ("", "create failed: invalid reference format", "invalid_image", PERMANENT),
     ("INVALID_IMAGE", "invalid image name", "invalid_image", PERMANENT),

@@ -86,7 +86,7 @@ _TRANSPORT = (
 )
 _PORT_TAKEN = (
     r"address already in use|port is already allocated|ports? (?:are|is) not available"
-    r"|bind for \S+ failed|error starting userland proxy|\bhost port \d+ is taken by\b"
+    r"|bind for \S+ failed|error starting userland proxy"
 )
 _ABOUT_A_PULL = r"\bpull(?:ing)?\b|\bregistry\b|\bmanifest\b|\bdocker\.io\b|/v2/"
 _BUSY_HOST = (
