@@ -122,7 +122,7 @@ def _issue(authority: trustme.CA, folder: Path) -> None:
 
 
 def _credentials(authority: trustme.CA) -> grpc.ChannelCredentials:
-    pair = authority.issue_cert("client")
+    pair = authority.issue_cert("persysctl")
     return grpc.ssl_channel_credentials(
         authority.cert_pem.bytes(),
         pair.private_key_pem.bytes(),

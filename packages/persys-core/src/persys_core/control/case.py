@@ -211,8 +211,8 @@ def _seen(
     if observation is None:
         return None
     if observation.report is None:
-        return Seen(missing(), observation.at, observation.by_query)
+        return Seen(missing(), observation.at, observation.by_query, observation.heard_at)
     sighting = observe_report(
         observation.report, workload, now, secrets=secret_values(workload.spec)
     )
-    return Seen(sighting, observation.at, observation.by_query)
+    return Seen(sighting, observation.at, observation.by_query, observation.heard_at)

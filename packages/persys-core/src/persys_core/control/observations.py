@@ -18,15 +18,22 @@ __all__ = ["Observation", "Observations"]
 
 @frozen
 class Observation:
-    """One workload as its node saw it at ``at``; ``report`` ``None``: the node lacks it.
+    """One workload as its node saw it at ``at`` or later; ``report`` ``None``: the node lacks it.
 
-    ``by_query``: the answer to a question about just this workload, which alone shows tasks.
+    ``by_query``: the answer to a question about just this workload, which alone shows tasks. It was
+    asked at ``at``, and the answer came at ``heard_at``, which may be much later.
     """
 
     node_id: NodeId
     report: AgentReport | None
     at: datetime
     by_query: bool = False
+    heard_at: datetime | None = None
+
+    @property
+    def heard(self) -> datetime:
+        """When it came to be known here."""
+        return self.heard_at or self.at
 
 
 class Observations:
@@ -38,11 +45,19 @@ class Observations:
         self._on_answer = on_answer
 
     def record(self, workload_id: WorkloadId, observation: Observation) -> None:
-        """Keep ``observation`` unless a newer one is known."""
+        """Keep ``observation`` unless a newer one is known.
+
+        What came in while a question was waiting for its answer is older than that answer: else an
+        agent that answers slowly, and beats meanwhile, would never be taken at its word.
+        """
         if observation.by_query and observation.report is not None:
             self._on_answer(observation.node_id, observation.report)
         known = self._by_workload.get(workload_id)
-        if known is None or known.at <= observation.at or known.node_id != observation.node_id:
+        if (
+            known is None
+            or known.heard <= observation.heard
+            or known.node_id != observation.node_id
+        ):
             self._by_workload[workload_id] = observation
 
     def of(self, workload_id: WorkloadId, node_id: NodeId, since: datetime) -> Observation | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from attrs import evolve
 
@@ -54,10 +54,10 @@ class AgentSteps:
         match outcome:
             case AgentReport():
                 report = await self._with_cause(case, _of_the_open_call(case, outcome))
-                self._saw(case, Observation(case.node_id, report, asked_at, by_query=True))
+                self._answered(case, report, asked_at)
                 return AGAIN
             case NotFound():
-                self._saw(case, Observation(case.node_id, None, asked_at, by_query=True))
+                self._answered(case, None, asked_at)
                 return AGAIN
             case Refused(message):
                 return await self._records.waits(
@@ -70,6 +70,10 @@ class AgentSteps:
                     f"agent of {case.node_id}: {message}",
                     self._blocked(case) or REFUSED_AGAIN_AFTER,
                 )
+
+    def _answered(self, case: Case, report: AgentReport | None, asked_at: datetime) -> None:
+        now = self._term.now()
+        self._saw(case, Observation(case.node_id, report, asked_at, by_query=True, heard_at=now))
 
     async def _with_cause(self, case: Case, report: AgentReport) -> AgentReport:
         """``report`` with the agent's last error where it hides a failed apply.

@@ -159,11 +159,13 @@ def charge_of(assignment: Assignment | None, demand: Resources) -> Charge:
 
 @frozen
 class Seen:
-    """A sighting, when it was made, and whether the agent was asked about just this workload."""
+    """A sighting, when it was made, and whether the agent was asked about just this workload; then
+    it was asked at ``at``, and answered at ``heard_at``."""
 
     sighting: Sighting
     at: datetime
     by_query: bool
+    heard_at: datetime | None = None
 
 
 @frozen
@@ -273,12 +275,14 @@ def is_underway(intent: Intent, epoch: int, now: datetime) -> bool:
 def _asked_at(intent: Intent, seen: Seen | None) -> datetime:
     """When something was last learnt of an open call.
 
-    Absence from a list is nothing: lists hide tasks in flight, and come so often with short
-    intervals that they would put the question off for ever.
+    What lists and beats say is nothing, unless it is that the workload runs: they hide tasks in
+    flight and how a job ended, and with short intervals they come so often that they would put the
+    question off for ever.
     """
-    if seen is None or (seen.sighting.state is ObservedState.MISSING and not seen.by_query):
+    if seen is None or not (seen.by_query or seen.sighting.state is ObservedState.RUNNING):
         return intent.committed_at
-    return seen.at
+    # A slow answer is as good as a quick one: who asked for long need not ask again at once.
+    return seen.heard_at or seen.at
 
 
 def _is_confirmed(seen: Seen | None, status: StatusRecord) -> bool:
