@@ -14,9 +14,7 @@ settings.register_profile("persys", deadline=None, print_blob=True)
 settings.load_profile("persys")
 
 # What also runs on Docker in the usual run; `nox -s docker-suites` runs everything that can.
-DOCKER_TOO = frozenset(
-    {"tests.contract.test_agents_grpc", "tests.e2e.test_node_operations", "tests.e2e.test_crash"}
-)
+DOCKER_TOO = frozenset({"tests.contract.test_agents_grpc", "tests.e2e.test_node_operations"})
 
 _ONLY_SIMULATED = "simulated agents only"
 

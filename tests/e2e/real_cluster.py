@@ -1,4 +1,7 @@
-"""A scheduler with agents on real daemons, and the questions that tests ask of them."""
+"""A scheduler with agents on real daemons, and the questions that tests ask of them.
+
+`cluster_of` is for whoever tests something of running containers, `persysctl exec` and `logs` too.
+"""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ import asyncio
 import random
 import shutil
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import timedelta
@@ -41,6 +42,8 @@ from tests.fleets.recording import Door, GatedScheduler, RecordingRuntime
 from tests.servers.dockerd import Dockerd
 
 __all__ = ["DockerFleet", "DockerNode"]
+
+_SETTLE_SECONDS = 5.0
 
 
 @define(eq=False)
@@ -95,6 +98,7 @@ class DockerFleet:
 
     async def __aexit__(self, *_: object) -> None:
         for node in self._nodes.values():
+            await _settle(node)
             await _end(node)
             await asyncio.to_thread(_remove, node)
         if self._channel is not None:
@@ -108,6 +112,8 @@ class DockerFleet:
         folder.mkdir()
         node = DockerNode(made, await asyncio.to_thread(self._next_daemon), folder)
         self._nodes[made.node_id] = node
+        # What another test's node of this name was making when it was cut off.
+        await asyncio.to_thread(_remove, node)
         await self._start(node)
         return self.node(made.node_id)
 
@@ -209,6 +215,16 @@ def _backends(node: DockerNode) -> Backends:
     disks = MemoryDisks(SystemClock())
     names = node.settings.storage_drivers
     return Backends(runtimes, runtimes, {name: MemoryStorage(disks, name) for name in names})
+
+
+async def _settle(node: DockerNode) -> None:
+    """Let it end what it has begun: the daemon goes on with a call that is cut off, and the
+    container would come when nobody expects it."""
+    deadline = time.monotonic() + _SETTLE_SECONDS
+    while node.life is not None and node.assembly is not None and time.monotonic() < deadline:
+        if not node.assembly.works.queue.depth:
+            return
+        await asyncio.sleep(0.02)
 
 
 async def _end(node: DockerNode) -> None:
