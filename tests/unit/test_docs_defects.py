@@ -1,4 +1,4 @@
-"""docs/reference-defects.md is complete, and names tests that exist."""
+"""docs/reference-defects.md and docs/agent-defects.md are complete, and name tests that exist."""
 
 from __future__ import annotations
 
@@ -35,13 +35,29 @@ EXPECTED = set(
 )
 
 
+AGENT_PAGE = ROOT / "docs" / "agent-defects.md"
+AGENT_ROW = re.compile(
+    r"^\| (?P<id>\d+) \| (?P<there>.+) \| (?P<here>.+) \| (?P<proof>.+) \|$", re.M
+)
+AGENT_ROWS = {int(match["id"]): match for match in AGENT_ROW.finditer(AGENT_PAGE.read_text())}
+SUITES = "packages/persys-agent/src/persys_agent/testing/"
+
+
 @cache
 def _tests_in(path: Path) -> frozenset[str]:
-    """The names of the test functions of a module."""
+    """The names of the test functions of a module, those of its suites and classes included."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    return frozenset(
-        node.name for node in ast.parse(path.read_text()).body if isinstance(node, kinds)
-    )
+    module = ast.parse(path.read_text())
+    bodies = [module.body, *(each.body for each in module.body if isinstance(each, ast.ClassDef))]
+    return frozenset(node.name for body in bodies for node in body if isinstance(node, kinds))
+
+
+def _exists(test: str) -> None:
+    """Fails unless ``test`` is one that pytest collects, or a rule of a shipped suite."""
+    path, _, name = test.partition("::")
+    assert Path(path).name.startswith("test_") or path.startswith(SUITES), test
+    assert name.startswith("test_"), test
+    assert name in _tests_in(ROOT / path), test
 
 
 def test_no_defect_is_forgotten() -> None:
@@ -65,7 +81,18 @@ def test_each_defect_has_proof_that_exists(defect: str) -> None:
     named = re.findall(r"`([^`]+)`", ROWS[defect]["proof"])
     assert named
     for each in named:
-        path, _, name = each.partition("::")
-        assert Path(path).name.startswith("test_"), each
-        assert name.startswith("test_"), each
-        assert name in _tests_in(ROOT / path), each
+        _exists(each)
+
+
+def test_no_defect_of_the_agent_is_forgotten() -> None:
+    """Each of the 42 stands in one row, in order."""
+    assert [int(row["id"]) for row in AGENT_ROW.finditer(AGENT_PAGE.read_text())] == [*range(1, 43)]
+
+
+@pytest.mark.parametrize("defect", sorted(AGENT_ROWS))
+def test_each_defect_of_the_agent_has_proof_that_exists(defect: int) -> None:
+    """Every test that a row names is one that runs."""
+    named = re.findall(r"`([^`]+::[^`]+)`", AGENT_ROWS[defect]["proof"])
+    assert named
+    for each in named:
+        _exists(each)

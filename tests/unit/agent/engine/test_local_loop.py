@@ -65,6 +65,22 @@ async def test_a_repair_that_fails_is_told_and_tried_again(
 
 
 @virtual_time()
+async def test_what_is_slow_to_start_is_left_alone(clock: VirtualClock, tmp_path: Path) -> None:
+    """However long something starts, the agent neither restarts nor removes it (A5): how long is
+    too long is the scheduler's to say."""
+    bench = Bench(clock, tmp_path)
+    async with bench.node() as node:
+        await node.applied(apply_message())
+        bench.host.hold_up("w1")
+        made, started = bench.host.made["w1"], bench.host.started["w1"]
+        for _ in range(30):
+            await node.look()
+            await clock.sleep(timedelta(minutes=1))
+        assert (await node.report()).state is AgentState.PENDING
+        assert (bench.host.made["w1"], bench.host.started["w1"]) == (made, started)
+
+
+@virtual_time()
 async def test_one_repair_that_takes_long_holds_nobody_up(
     clock: VirtualClock, tmp_path: Path
 ) -> None:

@@ -84,6 +84,11 @@ class MemoryHost:
         kept = self._kept[kind, workload_id]
         kept.instance = _ended(kept.instance, code, self.clock)
 
+    def hold_up(self, workload_id: WorkloadId, kind: WorkloadType = WorkloadType.CONTAINER) -> None:
+        """It is starting, and is for as long as nothing else happens to it."""
+        kept = self._kept[kind, workload_id]
+        kept.instance = evolve(kept.instance, state=AgentState.PENDING, message="starting")
+
     def lose(self, workload_id: WorkloadId, kind: WorkloadType = WorkloadType.CONTAINER) -> None:
         """Remove an instance without a word to the agent."""
         del self._kept[kind, workload_id]

@@ -1,7 +1,7 @@
 """Who may call this agent: told by the names in a caller's certificate.
 
 Decided here: schedulers may do everything, operators may look, read output and run commands, and
-nobody else may do anything (agent defect 41: any certificate of the authority did for everything).
+nobody else may do anything ((agent defect 41: any certificate of the authority did for everything).
 Without TLS nobody can be told apart, so nobody is refused; a call that this table does not know is
 the schedulers'.
 """
