@@ -363,7 +363,7 @@ def test_silence_taken_for_a_fence_is_noticed(monkeypatch: pytest.MonkeyPatch) -
     """Rule 2 (S02): a claim that leaves a silent node by itself meets its holder again."""
     monkeypatch.setattr(claims, "_is_fenced", lambda *_: True)
     silent = Scenario(
-        2, nodes=8, workloads=120, duration=timedelta(minutes=12), deeds_per_minute=60,
+        6, nodes=8, workloads=120, duration=timedelta(minutes=12), deeds_per_minute=60,
         faults_per_minute=2, kinds=frozenset({FaultKind.CUT, FaultKind.NODE_PAUSE}),
     )  # fmt: skip
     assert violated(lambda: run_scenario(silent)) is Rule.ONE_COPY
