@@ -24,6 +24,8 @@ from persys_proto.aio import agent_service_stub
 from persys_proto.control.v1 import control_pb2 as control
 from persys_proto.control.v1 import control_pb2_grpc
 
+pytestmark = pytest.mark.slow
+
 EPOCH = (("persys-epoch", "1"),)
 
 

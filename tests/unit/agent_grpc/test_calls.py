@@ -28,6 +28,8 @@ from persys_core.ports.agents import (
 from persys_proto.agent.v1 import agent_pb2 as wire
 from persys_proto.agent.v1 import agent_pb2_grpc
 
+pytestmark = pytest.mark.slow
+
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 LONG = timedelta(seconds=20)

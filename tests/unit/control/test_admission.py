@@ -28,6 +28,8 @@ from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
 from tests.builders import container, machine, running_cluster, wish
 
+pytestmark = pytest.mark.slow
+
 SECRET = "s3cr3t-XYZ"
 
 

@@ -20,6 +20,8 @@ from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
 from tests.builders import Driver, container, machine, running_cluster
 
+pytestmark = pytest.mark.slow
+
 
 def _assigned(snapshot: Snapshot) -> list[Assignment]:
     return [

@@ -16,6 +16,8 @@ from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
 from tests.builders import Driver, container, machine, running_cluster
 
+pytestmark = pytest.mark.slow
+
 
 async def _allocated(driver: Driver, node_id: str = "n1") -> Resources:
     view, _ = await driver.cluster.api().queries.get_node(node_id)

@@ -24,6 +24,8 @@ from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
 from tests.builders import Driver, container, machine, running_cluster
 
+pytestmark = pytest.mark.slow
+
 both_agents = pytest.mark.parametrize("agent", [machine, existing_agent])
 REPORT, ADOPT, DELETE = OrphanPolicy.REPORT, OrphanPolicy.ADOPT, OrphanPolicy.DELETE
 

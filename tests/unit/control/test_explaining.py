@@ -11,6 +11,8 @@ from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
 from tests.builders import container, machine, running_cluster
 
+pytestmark = pytest.mark.slow
+
 
 @virtual_time()
 async def test_no_nodes(clock: VirtualClock) -> None:

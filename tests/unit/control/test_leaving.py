@@ -21,6 +21,8 @@ from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
 from tests.builders import Driver, container, machine, running_cluster
 
+pytestmark = pytest.mark.slow
+
 LOCAL = {"persys.scheduling.persistence_class": "node-local"}
 EXCLUSIVE = ManagedVolume("v", "ceph-rbd", 1, "ReadWriteOnce", mount_path="/v")
 BOTH_DRIVERS = frozenset({"local", "ceph-rbd"})

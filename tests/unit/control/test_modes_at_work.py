@@ -38,6 +38,8 @@ from persys_core.sim.cluster import SimulatedCluster
 from persys_core.testing.virtual import virtual_time
 from tests.builders import Driver, container, machine, registration, running_cluster, wish
 
+pytestmark = pytest.mark.slow
+
 
 class Switch:
     """Turns every store that it wraps off and on."""

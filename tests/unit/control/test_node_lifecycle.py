@@ -22,6 +22,8 @@ from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
 from tests.builders import Driver, container, machine, registration, running_cluster
 
+pytestmark = pytest.mark.slow
+
 
 async def _node_status(driver: Driver, node_id: str = "n1") -> NodeStatus:
     view, _ = await driver.cluster.api().queries.get_node(node_id)

@@ -28,6 +28,8 @@ from persys_core.testing.virtual import virtual_time
 from tests.builders import Driver, container, machine, make_node, running_cluster, wish
 from tests.unit.control.test_recovery import acknowledged, restart, running, working_cluster
 
+pytestmark = pytest.mark.slow
+
 _NOT_ON_N1 = {"persys.scheduling.exclude_nodes": "n1"}
 
 

@@ -21,6 +21,8 @@ from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
 from tests.builders import Driver, container, machine, running_cluster
 
+pytestmark = pytest.mark.slow
+
 SMALL = container(cpu=1000)
 LARGE = container("nginx:2", cpu=3000)
 

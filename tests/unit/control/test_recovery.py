@@ -33,6 +33,8 @@ from persys_core.sim.cluster import SimulatedCluster
 from persys_core.testing.virtual import virtual_time
 from tests.builders import Driver, container, machine, running_cluster, wish
 
+pytestmark = pytest.mark.slow
+
 WORKLOADS = tuple(f"w{number}" for number in range(5))
 EMPTY = MemoryClusterBackend().snapshot()
 

@@ -11,6 +11,8 @@ from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
 from tests.builders import Driver, container, machine, running_cluster
 
+pytestmark = pytest.mark.slow
+
 STEPS = 9
 """More commits than the move, the start and the end of the old copy take together."""
 

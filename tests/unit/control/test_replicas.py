@@ -25,6 +25,8 @@ from persys_core.sim.cluster import Replica
 from persys_core.testing.virtual import virtual_time
 from tests.builders import Driver, container, machine, running_cluster
 
+pytestmark = pytest.mark.slow
+
 NODES = [f"n{number}" for number in range(8)]
 SHARDS = HaConfig(HaMode.ACTIVE_ACTIVE, shard_count=3)
 ELASTIC = HaConfig(HaMode.ELASTIC)

@@ -19,6 +19,8 @@ from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
 from tests.builders import Driver, container, machine, running_cluster
 
+pytestmark = pytest.mark.slow
+
 N1 = NodeIntentChange("n1")
 
 

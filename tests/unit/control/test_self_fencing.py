@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from attrs import evolve
 
 from persys_core.control.requests import NodeIntentChange
@@ -11,6 +12,8 @@ from persys_core.sim.agent_settings import AgentSettings
 from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
 from tests.builders import Driver, container, machine, running_cluster
+
+pytestmark = pytest.mark.slow
 
 VOLUME = ManagedVolume("v", "nfs", size_gb=1, access_mode="ReadWriteOnce", mount_path="/v")
 LEASE, MARGIN = 30, 30

@@ -30,6 +30,8 @@ from persys_core.testing.virtual import virtual_time
 from persys_core.volumes.following import with_volumes
 from tests.builders import Driver, container, machine, registration, running_cluster
 
+pytestmark = pytest.mark.slow
+
 
 def _node(node_id: str) -> AgentSettings:
     return evolve(machine(node_id), storage_drivers=frozenset({"local", "nfs", "ceph-rbd"}))

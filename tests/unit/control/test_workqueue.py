@@ -15,6 +15,8 @@ from persys_core.sim.clock import VirtualClock
 from persys_core.sim.loop import run_virtual
 from persys_core.testing.virtual import virtual_time
 
+pytestmark = pytest.mark.slow
+
 Handler: TypeAlias = Callable[[str], Awaitable[None]]
 SECOND = timedelta(seconds=1)
 

@@ -8,6 +8,8 @@ from persys_proto.control.v1 import control_pb2 as pb
 from persysctl.exit_codes import ExitCode
 from tests.unit.ctl.harness import FakeScheduler, ask, call
 
+pytestmark = pytest.mark.slow
+
 VERBS = (
     "apply", "get", "list", "nodes", "workloads", "describe", "explain", "events", "summary",
     "logs", "exec", "top", "start", "stop", "retry", "delete", "node", "volume", "drift",

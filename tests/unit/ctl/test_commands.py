@@ -14,6 +14,8 @@ from persys_proto.control.v1 import control_pb2 as pb
 from persysctl.exit_codes import ExitCode
 from tests.unit.ctl.harness import FakeScheduler, Refusal, ask, at
 
+pytestmark = pytest.mark.slow
+
 MANIFEST = (
     "apiVersion: persys.io/v1\nkind: Workload\nmetadata: {name: web}\n"
     "spec: {type: container, image: nginx}\n"

@@ -20,6 +20,8 @@ from persysctl.exit_codes import ExitCode
 from persysctl.session import Surroundings, run
 from tests.unit.ctl.harness import NOW, FakeScheduler, Refusal, ask, at, call, served
 
+pytestmark = pytest.mark.slow
+
 
 def event(
     number: int, kind: str = "NodeJoined", *, node_id: str = "", reason: str = ""

@@ -27,6 +27,8 @@ from persysctl.standard_input import chunks, no_chunks
 from tests.unit.ctl.agents import FakeAgent, serving, with_web
 from tests.unit.ctl.harness import FakeScheduler, Refusal, Result, ask, call, served
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from persys_proto.agent.v1.agent_pb2_grpc import _ServicerContext as Context
 

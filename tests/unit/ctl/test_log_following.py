@@ -20,6 +20,8 @@ from persysctl.settings import ServerSettings
 from tests.unit.ctl.agents import FakeAgent, line, serving, with_web
 from tests.unit.ctl.harness import FakeScheduler, Refusal, ask, at, served
 
+pytestmark = pytest.mark.slow
+
 QUICK = Pace(first_pause=0.01, longest_pause=0.02, look=0.05)
 
 

@@ -17,6 +17,8 @@ from persysctl.output.log_lines import harmless
 from tests.unit.ctl.agents import FakeAgent, a_second_after, line, serving, with_web
 from tests.unit.ctl.harness import Refusal, Result, ask, call, served
 
+pytestmark = pytest.mark.slow
+
 
 async def logs(agent: FakeAgent, *argv: str, terminal: bool = False) -> Result:
     """One call of `logs web`."""

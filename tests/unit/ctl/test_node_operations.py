@@ -17,6 +17,8 @@ from persysctl.settings import ServerSettings
 from tests.unit.ctl.harness import FakeScheduler, Refusal, ask, at, call, served
 from tests.unit.ctl.test_commands import kinds, workload
 
+pytestmark = pytest.mark.slow
+
 BIG = pb.DrainBlocker(workload_id="big", code="cpu", reason="0/1 nodes: 1 cpu")
 
 

@@ -10,7 +10,7 @@ from persys_proto.control.v1 import control_pb2 as pb
 from persysctl.exit_codes import ExitCode
 from tests.unit.ctl.harness import FakeScheduler, ask
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio]
 
 WEB = (
     "apiVersion: persys.io/v1\nkind: Workload\nmetadata: {name: web}\n"

@@ -16,6 +16,8 @@ from persysctl.exit_codes import ExitCode
 from persysctl.session import Surroundings, run
 from tests.unit.ctl.harness import NOW, FakeScheduler, FakeTerminal, Refusal, ask, at, served
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from persys_proto.control.v1.control_pb2_grpc import _ServicerContext as Context
 

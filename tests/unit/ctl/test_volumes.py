@@ -12,6 +12,8 @@ from persysctl.exit_codes import ExitCode
 from tests.unit.ctl.harness import FakeScheduler, ask, at, call
 from tests.unit.ctl.test_commands import workload
 
+pytestmark = pytest.mark.slow
+
 HELD = "held by workload web on n1 since 2026-03-01T12:00:00+00:00, not fenced"
 DATA = pb.VolumeView(
     disk=pb.DiskView(

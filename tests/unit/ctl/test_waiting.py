@@ -14,6 +14,8 @@ from persysctl.wait import Goal, Standing, judge
 from tests.unit.ctl.harness import FakeScheduler, Refusal, Result, ask, at, call, served
 from tests.unit.ctl.test_commands import BIG, MANIFEST, WAITING, workload
 
+pytestmark = pytest.mark.slow
+
 
 class Script:
     """Changes a workload at each look, in order; the last view stays."""

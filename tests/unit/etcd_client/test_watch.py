@@ -28,6 +28,8 @@ from tests.unit.etcd_client.fake_etcd import (
     silence,
 )
 
+pytestmark = pytest.mark.slow
+
 C = grpc.StatusCode
 IDLE = {"watch_idle_timeout": timedelta(seconds=0.4)}
 

@@ -39,6 +39,8 @@ from persys_core.ports.cluster_store import (
 )
 from tests.corpus.reference_records import go_json, legacy, spec, status
 
+pytestmark = pytest.mark.slow
+
 IDS = ("w1", "w2", "w3")
 KEYS = tuple(key for id_ in IDS for key in (Key.workload(id_), Key.status(id_)))
 Seen = dict[Key, Versioned[Record] | None]

@@ -31,6 +31,8 @@ from persys_server.observability.labels import METHODS
 from tests.unit.server.fakes import FakeScheduler, Loopback, loopback
 from tests.unit.server.messages import apply, container
 
+pytestmark = pytest.mark.slow
+
 GET = pb.GetWorkloadRequest(workload_id="w1")
 
 

@@ -25,6 +25,8 @@ from persys_server.grpc.mapping.node_operations_out import label_deleted_words, 
 from tests.unit.server.fakes import NOW, FakeScheduler, Loopback, loopback, node_view, progress
 from tests.unit.server.test_servicer import refused
 
+pytestmark = pytest.mark.slow
+
 Call = Callable[[Loopback], Awaitable[Any]]
 N1 = NodeIntentChange("n1")
 

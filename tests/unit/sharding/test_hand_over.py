@@ -11,6 +11,8 @@ from persys_core.sharding.hand_over import Seats
 from persys_core.sharding.hashing import owner_of
 from persys_core.sharding.map_changes import next_map
 
+pytestmark = pytest.mark.slow
+
 NODES = [f"n{number}" for number in range(12)]
 
 

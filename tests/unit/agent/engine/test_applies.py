@@ -16,6 +16,8 @@ from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
 from tests.unit.agent.bench import Bench, apply_message, volume
 
+pytestmark = pytest.mark.slow
+
 
 @virtual_time()
 async def test_an_apply_runs_in_the_end(clock: VirtualClock, tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from persys_core.testing.virtual import virtual_time
 from persys_proto.agent.v1 import agent_pb2 as wire
 from tests.unit.agent.bench import Bench, Node, apply_message, volume
 
+pytestmark = pytest.mark.slow
+
 BEAT = timedelta(seconds=10)
 LEASE = BEAT * 3
 STOP_AFTER = timedelta(seconds=60)

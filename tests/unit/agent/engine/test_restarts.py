@@ -11,6 +11,8 @@ from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
 from tests.unit.agent.bench import Bench, apply_message, volume
 
+pytestmark = pytest.mark.slow
+
 _WRITES = range(3, 16)
 
 

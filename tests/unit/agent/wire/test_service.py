@@ -21,7 +21,7 @@ from tests.unit.agent.bench import Bench, Node, apply_message
 if TYPE_CHECKING:
     from persys_proto.agent.v1.agent_pb2_grpc import AgentServiceAsyncStub
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio]
 
 
 @define(eq=False)
