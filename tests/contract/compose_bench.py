@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
+from persys_agent.commands import CommandResult, HostCommands
 from persys_agent.runtimes.compose.application import project
-from persys_agent.runtimes.compose.commands import CommandResult, SubprocessRunner
+from persys_agent.runtimes.compose.command_line import bare_environment
 from persys_agent.runtimes.compose.runtime import ComposeRuntime
 from persys_agent.runtimes.compose.settings import ComposeSettings
 from persys_agent.runtimes.docker.documents import text
@@ -45,31 +46,32 @@ def compose(
     return WorkloadSpec(WorkloadType.COMPOSE, Resources(), body, metadata or {})
 
 
-class _Runner:
-    """Runs programs, and asks none twice for its version."""
+class _Commands(HostCommands):
+    """Asks no program twice for its version."""
 
     def __init__(self) -> None:
+        super().__init__(bare_environment())
         self._known: dict[tuple[str, ...], CommandResult] = {}
 
     async def run(
         self,
         argv: Sequence[str],
         *,
-        env: Mapping[str, str],
-        cwd: Path,
         timeout: timedelta,
+        env: Mapping[str, str] | None = None,
+        cwd: str = "",
         input: bytes = b"",
     ) -> CommandResult:
         key = tuple(argv)
         if key in self._known:
             return self._known[key]
-        result = await SubprocessRunner().run(argv, env=env, cwd=cwd, timeout=timeout, input=input)
+        result = await super().run(argv, env=env, cwd=cwd, timeout=timeout, input=input)
         if "version" in argv:
             self._known[key] = result
         return result
 
 
-_RUNNER = _Runner()
+_COMMANDS = _Commands()
 
 
 class ComposeBench(InteractiveBench):
@@ -88,7 +90,7 @@ class ComposeBench(InteractiveBench):
     def of(self, owner: Owner, endpoint: str = "") -> ComposeRuntime:
         """A runtime of this owner."""
         where = endpoint or self._daemon.endpoint
-        made = ComposeRuntime(where, self.root, owner, self._settings, _RUNNER)
+        made = ComposeRuntime(where, self.root, owner, self._settings, _COMMANDS)
         self._handed_out.append(made)
         return made
 

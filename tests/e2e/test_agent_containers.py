@@ -102,6 +102,18 @@ async def test_a_port_conflict_names_the_port_and_its_holder(
     assert (await identities(daemon))["first"] == holder
 
 
+async def test_output_is_read_and_commands_run_where_the_workload_is(cluster: Cluster) -> None:
+    """persysctl asks the scheduler where, and that node's agent for the rest: each stream goes to
+    its own, and the command's exit code is that of persysctl."""
+    await cluster.apply(shell("talks", "echo one; echo two >&2; exec sleep 600"))
+    await cluster.until("talks", "Running")
+    address = cluster.server.address
+    written = await ctl(address, "logs", "talks")
+    assert (written.code, written.out, written.err) == (0, "one\n", "two\n")
+    ran = await ctl(address, "exec", "talks", "--", "sh", "-c", "echo $((40 + 2)); exit 7")
+    assert (ran.code, ran.out) == (7, "42\n")
+
+
 async def test_an_application_keeps_its_data(cluster: Cluster, daemon: Dockerd) -> None:
     """Two services and a named volume: a new revision finds what the old one wrote; the user's
     delete takes it. (Other removals leave it: the contract of the runtimes.)"""

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from persys_agent.runtimes.compose.command_line import ComposeCommand
-from persys_agent.runtimes.compose.commands import CommandResult
+from persys_agent.commands import CommandResult, CommandTimeoutError, MissingProgramError
+from persys_agent.runtimes.compose.command_line import ComposeCommand, bare_environment
 from persys_agent.runtimes.compose.folder import Files, ProjectFolder
 from persys_agent.runtimes.compose.settings import ComposeSettings
 from persys_agent.runtimes.port import FailureCode, RuntimeFailedError, RuntimeUnavailableError
@@ -31,23 +31,30 @@ class Programs:
         self,
         argv: Sequence[str],
         *,
-        env: Mapping[str, str],
-        cwd: Path,
         timeout: timedelta,
+        env: Mapping[str, str] | None = None,
+        cwd: str = "",
         input: bytes = b"",
     ) -> CommandResult:
         self.calls.append(tuple(argv))
-        self.environment = env
+        self.environment = {**bare_environment(), **(env or {})}
         for words, answer in self.answers.items():
             if tuple(argv[: len(words)]) == words:
                 if isinstance(answer, Exception):
                     raise answer
                 return answer
-        raise FileNotFoundError(argv[0])
+        raise MissingProgramError(argv[0])
+
+    def find(self, program: str) -> str:
+        return program
+
+
+def said(code: int, stderr: str = "") -> CommandResult:
+    return CommandResult(code, stderr=stderr.encode())
 
 
 def version(text: str) -> CommandResult:
-    return CommandResult(0, f"{text}\n", "")
+    return CommandResult(0, f"{text}\n".encode())
 
 
 def command(programs: Programs, *, binary: str = "", registry_config: str = "") -> ComposeCommand:
@@ -59,8 +66,8 @@ def command(programs: Programs, *, binary: str = "", registry_config: str = "") 
     ("answers", "argv", "is_v1"),
     [
         ({V2: version("v2.40.0"), V1: version("1.29.2")}, V2, False),
-        ({V2: CommandResult(1, "", "no such command"), V1: version("1.29.2")}, V1, True),
-        ({V2: TimeoutError(), V1: version("1.29.2")}, V1, True),
+        ({V2: said(1, "no such command"), V1: version("1.29.2")}, V1, True),
+        ({V2: CommandTimeoutError("too long"), V1: version("1.29.2")}, V1, True),
         ({V1: version("2.40.0")}, V1, False),
     ],
 )
@@ -99,7 +106,7 @@ async def test_a_call_is_for_one_project(tmp_path: Path, monkeypatch: pytest.Mon
     """Project, folder and files are named, variables only where there are some; of the agent's own
     environment Compose gets nothing."""
     monkeypatch.setenv("PERSYS_VAULT_TOKEN", "hush")
-    programs = Programs({V2: version("2.40.0"), (*V2, "--project-name"): CommandResult(0, "", "")})
+    programs = Programs({V2: version("2.40.0"), (*V2, "--project-name"): said(0)})
     programs.answers = dict(reversed(programs.answers.items()))
     compose = command(programs, registry_config="/etc/r/config.json")
     folder = ProjectFolder(tmp_path, "p")
@@ -122,7 +129,7 @@ async def test_a_call_is_for_one_project(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.asyncio
 async def test_failures_are_told_without_secrets(tmp_path: Path) -> None:
     """The code is of what Compose complained about, and hidden values are masked."""
-    failed = CommandResult(1, "", "Pulling app\nunauthorized: secret-word is not known\n")
+    failed = said(1, "Pulling app\nunauthorized: secret-word is not known\n")
     programs = Programs({(*V1, "version"): version("1.29.2"), V1: failed})
     with pytest.raises(RuntimeFailedError) as raised:
         await command(programs).run(
@@ -139,7 +146,7 @@ async def test_failures_are_told_without_secrets(tmp_path: Path) -> None:
 @pytest.mark.asyncio
 async def test_too_long_is_a_failure(tmp_path: Path, word: str, code: FailureCode) -> None:
     """What takes long when an application is made are its images."""
-    programs = Programs({(*V1, "version"): version("1.29.2"), V1: TimeoutError()})
+    programs = Programs({(*V1, "version"): version("1.29.2"), V1: CommandTimeoutError("too long")})
     with pytest.raises(RuntimeFailedError, match="within 5 s") as raised:
         await command(programs).run(ProjectFolder(tmp_path, "p"), "p", (word,), LONG)
     assert raised.value.code is code

@@ -15,17 +15,18 @@ from pathlib import Path
 
 from attrs import frozen
 
-from persys_agent.runtimes.compose.commands import CommandResult, CommandRunner
+from persys_agent.commands import CommandError, CommandResult, Commands, CommandTimeoutError
 from persys_agent.runtimes.compose.failures import compose_failure, reason
 from persys_agent.runtimes.compose.folder import COMPOSE_FILE, ENV_FILE, OVERLAY_FILE, ProjectFolder
 from persys_agent.runtimes.compose.settings import ComposeSettings
 from persys_agent.runtimes.port import FailureCode, RuntimeFailedError, RuntimeUnavailableError
 from persys_core.model.secrets import scrubbed
 
-__all__ = ["ComposeCommand", "ComposeProgram"]
+__all__ = ["ComposeCommand", "ComposeProgram", "bare_environment"]
 
 _CANDIDATES = (("docker", "compose"), ("docker-compose",))
 _VERSION_TIMEOUT = timedelta(seconds=20)
+_LOOKED_AT = 64 * 1024
 
 
 @frozen
@@ -44,8 +45,8 @@ class ComposeProgram:
 class ComposeCommand:
     """Finds Compose once, and calls it."""
 
-    def __init__(self, runner: CommandRunner, settings: ComposeSettings, endpoint: str) -> None:
-        self._runner, self._settings, self._endpoint = runner, settings, endpoint
+    def __init__(self, commands: Commands, settings: ComposeSettings, endpoint: str) -> None:
+        self._commands, self._settings, self._endpoint = commands, settings, endpoint
         self._found: ComposeProgram | None = None
 
     async def program(self) -> ComposeProgram:
@@ -80,34 +81,34 @@ class ComposeCommand:
         argv = [*program.argv, *_place(folder, project), *words]
         try:
             result = await self._run(argv, folder.path, timeout)
-        except TimeoutError:
+        except CommandTimeoutError:
             code = FailureCode.IMAGE_PULL_TIMEOUT if "up" in words else FailureCode.RUNTIME_ERROR
             raise RuntimeFailedError(
                 code, f"Compose did not finish within {timeout.total_seconds():g} s"
             ) from None
-        except OSError as error:
+        except CommandError as error:
             self.forget()
             raise RuntimeUnavailableError(f"Compose cannot be run: {error}") from error
         if result.code:
-            output = f"{result.stderr}\n{result.stdout}"
-            told = scrubbed(reason(result.stderr, result.stdout), hidden)
+            stdout, stderr = _text(result.stdout), _text(result.stderr)
+            output = f"{stderr}\n{stdout}"
+            told = scrubbed(reason(stderr, stdout), hidden)
             raise RuntimeFailedError(compose_failure(output), f"Compose: {told}")
 
     async def _version(self, argv: Sequence[str]) -> str:
         try:
             result = await self._run([*argv, "version", "--short"], Path("/"), _VERSION_TIMEOUT)
-        except (OSError, TimeoutError):
+        except CommandError:
             return ""
-        return result.stdout.strip().removeprefix("v") if result.code == 0 else ""
+        return result.text.removeprefix("v") if result.ok else ""
 
     async def _run(self, argv: Sequence[str], cwd: Path, timeout: timedelta) -> CommandResult:
-        return await self._runner.run(argv, env=self._environment(), cwd=cwd, timeout=timeout)
+        return await self._commands.run(
+            argv, env=self._environment(), cwd=str(cwd), timeout=timeout
+        )
 
     def _environment(self) -> dict[str, str]:
         environment = {
-            "PATH": os.environ.get("PATH", os.defpath),
-            "HOME": os.environ.get("HOME", "/"),
-            "LANG": "C.UTF-8",
             "DOCKER_HOST": self._endpoint,
             "COMPOSE_ANSI": "never",
             "COMPOSE_PROGRESS": "plain",
@@ -115,6 +116,16 @@ class ComposeCommand:
         if self._settings.registry_config:
             environment["DOCKER_CONFIG"] = str(Path(self._settings.registry_config).parent)
         return environment
+
+
+def bare_environment() -> dict[str, str]:
+    """All that Compose gets of the agent's own environment, since files may name what it has."""
+    names = {"PATH": os.defpath, "HOME": "/"}
+    return {name: os.environ.get(name, default) for name, default in names.items()}
+
+
+def _text(output: bytes) -> str:
+    return output[-_LOOKED_AT:].decode(errors="replace")
 
 
 def _place(folder: ProjectFolder, project: str) -> Sequence[str]:

@@ -17,6 +17,7 @@ from contextlib import aclosing
 from datetime import timedelta
 from pathlib import Path
 
+from persys_agent.commands import Commands, HostCommands
 from persys_agent.runtimes.compose.application import (
     EXEC_LABEL,
     KIND,
@@ -25,8 +26,7 @@ from persys_agent.runtimes.compose.application import (
     overlay,
     project,
 )
-from persys_agent.runtimes.compose.command_line import ComposeCommand
-from persys_agent.runtimes.compose.commands import CommandRunner, SubprocessRunner
+from persys_agent.runtimes.compose.command_line import ComposeCommand, bare_environment
 from persys_agent.runtimes.compose.folder import Files, ProjectFolder, env_text
 from persys_agent.runtimes.compose.log_merge import merged_lines
 from persys_agent.runtimes.compose.settings import ComposeSettings
@@ -88,11 +88,13 @@ class ComposeRuntime:
         root: Path,
         owner: Owner,
         settings: ComposeSettings = _DEFAULTS,
-        runner: CommandRunner | None = None,
+        commands: Commands | None = None,
     ) -> None:
         self._engine = Engine(endpoint)
         self._root, self._owner, self._settings = root, owner, settings
-        self._compose = ComposeCommand(runner or SubprocessRunner(), settings, endpoint)
+        self._compose = ComposeCommand(
+            commands or HostCommands(bare_environment()), settings, endpoint
+        )
         self._meter = UsageMeter(self._engine, settings.first_sample, settings.concurrent_calls)
         self._words = LastWordsReader(self._engine)
         self._slots = asyncio.Semaphore(settings.concurrent_calls)
