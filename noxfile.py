@@ -27,8 +27,8 @@ GENERATORS_END = (3, 13)  # the pinned generators have no wheels from this Pytho
 TESTS = "pytest"
 NO_TESTS = 5
 """How pytest ends where a half has none of the tests that were asked for."""
-ALL_TESTS_WORKERS = 3
-"""One more than the cores that are expected: tests on real servers mostly wait."""
+ALL_TESTS_WORKERS = 4
+"""Two more than the cores that are expected: tests on real servers mostly wait."""
 
 # What `--system` promises to have: a test that skips for want of one of these fails instead.
 # etcd and redis come with requirements-dev.txt, the others are in tools/debian-packages.txt.

@@ -14,10 +14,10 @@ from persys_core.sim.scenario import Scenario
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1001, 1002, 1003, 1004, 1005])
 def test_twenty_nodes_hold_every_rule_under_faults(seed: int) -> None:
-    """Twenty minutes with every kind of fault: no rule is violated, and it settles afterwards."""
-    report = run_scenario(Scenario(seed, duration=timedelta(minutes=20)))
-    assert report.figures["faults"] >= 25
-    assert report.figures["placements"] >= 60
+    """Twelve minutes with every kind of fault: no rule is violated, and it settles afterwards."""
+    report = run_scenario(Scenario(seed, duration=timedelta(minutes=12)))
+    assert report.figures["faults"] >= 15
+    assert report.figures["placements"] >= 50
 
 
 @pytest.mark.slow
@@ -29,7 +29,7 @@ def test_replicas_that_share_the_nodes_hold_every_rule(mode: HaMode) -> None:
             1020,
             nodes=12,
             workloads=50,
-            duration=timedelta(minutes=20),
+            duration=timedelta(minutes=12),
             replicas=3,
             ha_mode=mode,
         )
@@ -45,7 +45,7 @@ def test_other_numbers_of_replicas_hold_every_rule(replicas: int) -> None:
             1010 + replicas,
             nodes=6,
             workloads=30,
-            duration=timedelta(minutes=30),
+            duration=timedelta(minutes=20),
             replicas=replicas,
             faults_per_minute=3,
         )
