@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -36,7 +36,8 @@ class Open(agent_pb2_grpc.AgentServiceServicer):
         yield wire.LogLine(text="a line")
 
     async def Exec(self, request_iterator: Any, context: Any) -> AsyncIterator[wire.ExecResponse]:
-        """Count what comes."""
+        """Say that it has begun, then count what comes."""
+        yield wire.ExecResponse(stdout=b"begun")
         count = 0
         async for _ in request_iterator:
             count += 1
@@ -82,8 +83,18 @@ async def allowed(channel: grpc.aio.Channel) -> dict[str, bool]:
         assert [line.text async for line in stub.StreamLogs(wire.StreamLogsRequest())] == ["a line"]
 
     async def execute() -> None:
-        sent: Iterable[wire.ExecRequest] = [wire.ExecRequest(), wire.ExecRequest()]
-        assert [each.exit_code async for each in stub.Exec(iter(sent))] == [2]
+        # Nothing is written before it has begun: a refusal in the middle of a write is told as
+        # an internal error by the client's library.
+        call = stub.Exec(timeout=5)
+        begun = await call.read()
+        assert isinstance(begun, wire.ExecResponse)
+        assert begun.stdout == b"begun"
+        for _ in range(2):
+            await call.write(wire.ExecRequest())
+        await call.done_writing()
+        counted = await call.read()
+        assert isinstance(counted, wire.ExecResponse)
+        assert counted.exit_code == 2
 
     calls: dict[str, Callable[[], Awaitable[object]]] = {
         "apply": lambda: stub.ApplyWorkload(wire.ApplyWorkloadRequest(), timeout=5),

@@ -16,8 +16,8 @@ import grpc.aio
 
 from persys_agent.simulated.output import SimulatedOutput
 from persys_agent.specs import BadSpecError, apply_request, workload_type
-from persys_core.model.observation import AgentReport, AgentState
-from persys_core.model.states import DesiredState, WorkloadType
+from persys_agent.wire.messages import reported
+from persys_core.model.observation import AgentReport
 from persys_core.ports.agents import DeleteRequest
 from persys_core.ports.clock import Clock
 from persys_core.sim.agent import AgentModel, Reply
@@ -35,24 +35,6 @@ _LEAST_WAIT = timedelta(milliseconds=1)
 
 T = TypeVar("T")
 Context = grpc.aio.ServicerContext[Any, Any]
-
-_TYPES = {
-    WorkloadType.CONTAINER: wire.WORKLOAD_TYPE_CONTAINER,
-    WorkloadType.COMPOSE: wire.WORKLOAD_TYPE_COMPOSE,
-    WorkloadType.VM: wire.WORKLOAD_TYPE_VM,
-    WorkloadType.MICROVM: wire.WORKLOAD_TYPE_MICROVM,
-}
-_STATES = {
-    AgentState.PENDING: wire.ACTUAL_STATE_PENDING,
-    AgentState.RUNNING: wire.ACTUAL_STATE_RUNNING,
-    AgentState.STOPPED: wire.ACTUAL_STATE_STOPPED,
-    AgentState.FAILED: wire.ACTUAL_STATE_FAILED,
-    AgentState.UNKNOWN: wire.ACTUAL_STATE_UNKNOWN,
-}
-_DESIRED = {
-    DesiredState.RUNNING: wire.DESIRED_STATE_RUNNING,
-    DesiredState.STOPPED: wire.DESIRED_STATE_STOPPED,
-}
 
 
 class SimulatedAgentService(agent_pb2_grpc.AgentServiceServicer):
@@ -225,22 +207,7 @@ def _epoch(context: Context) -> int:
 
 
 def _status(report: AgentReport) -> wire.WorkloadStatus:
-    at = _seconds(report.reported_at) if report.reported_at else 0
-    return wire.WorkloadStatus(
-        id=report.workload_id,
-        type=_TYPES[report.type] if report.type else wire.WORKLOAD_TYPE_UNSPECIFIED,
-        revision_id=report.revision_id,
-        desired_state=(
-            _DESIRED.get(report.desired_state, wire.DESIRED_STATE_UNSPECIFIED)
-            if report.desired_state
-            else wire.DESIRED_STATE_UNSPECIFIED
-        ),
-        actual_state=_STATES[report.state],
-        message=report.message,
-        created_at=_seconds(report.created_at) if report.created_at else 0,
-        updated_at=at,
-        metadata=report.metadata,
-    )
+    return reported(report, report.reported_at, report.metadata)
 
 
 def _action(task: AgentTask) -> wire.AgentAction:

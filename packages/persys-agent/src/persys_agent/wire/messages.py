@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from persys_agent.runtimes.port import ExecExit, ExecOutput, LogLine
@@ -12,7 +12,7 @@ from persys_core.model.states import DesiredState, WorkloadType
 from persys_core.model.usage import WorkloadUsage
 from persys_proto.agent.v1 import agent_pb2 as wire
 
-__all__ = ["action", "exec_response", "log_line", "ordered", "status"]
+__all__ = ["action", "exec_response", "log_line", "ordered", "reported", "status"]
 
 _TYPES = {
     WorkloadType.CONTAINER: wire.WORKLOAD_TYPE_CONTAINER,
@@ -41,6 +41,16 @@ def status(
     metadata = dict(report.metadata)
     if report.reported_at is not None:
         metadata.setdefault(_LAST_TRANSITION, report.reported_at.isoformat())
+    message = reported(report, now, metadata)
+    if usage is not None:
+        message.usage.CopyFrom(_usage(usage))
+    return message
+
+
+def reported(
+    report: AgentReport, updated_at: datetime | None, metadata: Mapping[str, str]
+) -> wire.WorkloadStatus:
+    """A report with these words beside it."""
     return wire.WorkloadStatus(
         id=report.workload_id,
         type=_TYPES[report.type] if report.type else wire.WORKLOAD_TYPE_UNSPECIFIED,
@@ -53,9 +63,8 @@ def status(
         actual_state=_STATES[report.state],
         message=report.message,
         created_at=_seconds(report.created_at),
-        updated_at=_seconds(now),
+        updated_at=_seconds(updated_at),
         metadata=metadata,
-        usage=_usage(usage) if usage is not None else None,
     )
 
 
