@@ -242,8 +242,8 @@ def _default_scheduler(environment: Mapping[str, str]) -> str:
 def _add_real_flags(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--runtime",
-        choices=(*RuntimeChoice, _SIMULATED),
-        default=RuntimeChoice.AUTO,
+        choices=(*map(str, RuntimeChoice), _SIMULATED),
+        default=str(RuntimeChoice.AUTO),
         help="what runs the workloads: auto is what the settings switch on and this machine has;"
         " memory runs nothing, for tests; simulated is a fleet of nodes that use no resources"
         " (default: auto)",

@@ -26,7 +26,6 @@ from persys_agent.state.store import AgentState
 from persys_agent.wire import messages
 from persys_core.model.errors import PersysError
 from persys_core.model.ids import WorkloadId
-from persys_core.model.secrets import masked_command
 from persys_proto.agent.v1 import agent_pb2 as wire
 
 __all__ = ["Sessions", "StreamRefusedError"]
@@ -68,9 +67,9 @@ class Sessions:
         """What the command writes. Raises ``StreamRefusedError``."""
         start = await _start(requests)
         runtime = self._interactive(start.id)
-        structlog.get_logger().info(
-            "exec", workload=start.id, command=list(masked_command(tuple(start.command)))
-        )
+        # Only the program: what people type behind it may hold the workload's own secrets.
+        program, words = start.command[0], len(start.command) - 1
+        structlog.get_logger().info("exec", workload=start.id, program=program, more_words=words)
         items = runtime.execute(start.id, tuple(start.command), _input(requests), tty=start.tty)
         async with aclosing(cast("AsyncGenerator[ExecOutput | ExecExit]", items)) as open_items:
             try:
