@@ -16,6 +16,7 @@ import grpc.aio
 
 from persys_agent.simulated.output import SimulatedOutput
 from persys_agent.specs import BadSpecError, apply_request, workload_type
+from persys_agent.wire.epochs import epoch_of
 from persys_agent.wire.messages import reported
 from persys_core.model.observation import AgentReport
 from persys_core.ports.agents import DeleteRequest
@@ -25,9 +26,8 @@ from persys_core.sim.agent_tasks import AgentTask
 from persys_proto.agent.v1 import agent_pb2 as wire
 from persys_proto.agent.v1 import agent_pb2_grpc
 
-__all__ = ["EPOCH_METADATA", "SimulatedAgentService"]
+__all__ = ["SimulatedAgentService"]
 
-EPOCH_METADATA = "persys-epoch"
 _STATUS_NOT_FOUND = "status not found: status not found"
 _NEVER = -62135596800
 _IDLE_WAIT = timedelta(seconds=1)
@@ -59,7 +59,7 @@ class SimulatedAgentService(agent_pb2_grpc.AgentServiceServicer):
         self, request: wire.ApplyWorkloadRequest, context: Context
     ) -> wire.ApplyWorkloadResponse:
         """Take an apply in."""
-        epoch = _epoch(context)
+        epoch = epoch_of(context)
 
         async def work() -> wire.ApplyWorkloadResponse:
             try:
@@ -80,7 +80,7 @@ class SimulatedAgentService(agent_pb2_grpc.AgentServiceServicer):
         self, request: wire.DeleteWorkloadRequest, context: Context
     ) -> wire.DeleteWorkloadResponse:
         """Take a delete in."""
-        wish = DeleteRequest(request.id, _epoch(context), request.delete_volumes)
+        wish = DeleteRequest(request.id, epoch_of(context), request.delete_volumes)
 
         async def work() -> wire.DeleteWorkloadResponse:
             reply = await self._settled(self._model.delete(wish, self._clock.now()))
@@ -198,12 +198,6 @@ class SimulatedAgentService(agent_pb2_grpc.AgentServiceServicer):
 
 async def _run_nothing(context: Context) -> wire.ExecResponse:
     await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "simulated workloads run no commands")
-
-
-def _epoch(context: Context) -> int:
-    metadata = dict(context.invocation_metadata() or ())
-    text = metadata.get(EPOCH_METADATA, "0")
-    return int(text) if isinstance(text, str) and text.isdecimal() else 0
 
 
 def _status(report: AgentReport) -> wire.WorkloadStatus:

@@ -1,8 +1,8 @@
 """Who may ask this node to change something, and when.
 
 Decided here: the two reasons for which a valid request is turned away: an older leader sent it
-(decisions §4), or the node is being drained and would get something new. Who the caller is (its
-certificate) will be asked here as well.
+(decisions §4), or the node is being drained and would get something new. Who may call at all is
+decided before (``callers``).
 """
 
 from __future__ import annotations

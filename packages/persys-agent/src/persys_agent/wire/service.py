@@ -21,6 +21,7 @@ from persys_agent.specs import BadSpecError, workload_type
 from persys_agent.state.lock import StateError
 from persys_agent.state.records import TaskKind
 from persys_agent.wire import messages
+from persys_agent.wire.epochs import epoch_of
 from persys_agent.wire.gate import Gate, disk_failed
 from persys_agent.wire.health import HealthView
 from persys_agent.wire.streams import Sessions, StreamRefusedError
@@ -29,9 +30,8 @@ from persys_core.model.usage import WorkloadUsage
 from persys_proto.agent.v1 import agent_pb2 as wire
 from persys_proto.agent.v1 import agent_pb2_grpc
 
-__all__ = ["EPOCH_METADATA", "AgentService"]
+__all__ = ["AgentService"]
 
-EPOCH_METADATA = "persys-epoch"
 _STATUS_NOT_FOUND = "status not found: status not found"
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -58,7 +58,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         self, request: wire.ApplyWorkloadRequest, context: Context
     ) -> wire.ApplyWorkloadResponse:
         """Take an apply in. ``applied`` means accepted."""
-        if refusal := _bad_id(request.id) or await self._gate.refuse_stale(_epoch(context)):
+        if refusal := _bad_id(request.id) or await self._gate.refuse_stale(epoch_of(context)):
             return wire.ApplyWorkloadResponse(message=refusal)
         try:
             wish = wish_from(request)
@@ -89,7 +89,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         self, request: wire.DeleteWorkloadRequest, context: Context
     ) -> wire.DeleteWorkloadResponse:
         """Take a delete in; of what is not there it succeeds."""
-        if refusal := _bad_id(request.id) or await self._gate.refuse_stale(_epoch(context)):
+        if refusal := _bad_id(request.id) or await self._gate.refuse_stale(epoch_of(context)):
             return wire.DeleteWorkloadResponse(message=refusal)
         try:
             await self._works.queue.submit(
@@ -175,9 +175,3 @@ def _bad_id(workload_id: str) -> str:
         "[INVALID_SPEC] invalid workload id: accepted are 1 to 253 letters, digits, '.', '_' and"
         " '-', beginning with a letter or a digit"
     )
-
-
-def _epoch(context: Context) -> int:
-    metadata = dict(context.invocation_metadata() or ())
-    text = metadata.get(EPOCH_METADATA, "0")
-    return int(text) if isinstance(text, str) and text.isdecimal() else 0

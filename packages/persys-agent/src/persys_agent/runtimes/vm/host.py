@@ -31,7 +31,7 @@ class Host:
 
 
 def host_of(capabilities: str) -> Host:
-    """The host, with emulation for now. Raises ``RuntimeUnavailableError`` where libvirt knows no
+    """The host as it is without KVM. Raises ``RuntimeUnavailableError`` where libvirt knows no
     emulator for the host's own architecture."""
     document = ET.fromstring(capabilities)
     arch = document.findtext("host/cpu/arch", "")
