@@ -150,7 +150,9 @@ class AgentSteps:
         assert case.node is not None, "this is a bug: only an assigned workload is deleted there"
         asked_at = self._term.now()
         # Read after the announcement, which settled whose data goes (and compared who uses it).
-        data = removes_data(case.node_id, case.workload.id, Outcome(self._term.view))
+        data = removes_data(
+            case.node_id, case.workload.id, case.workload.uid, Outcome(self._term.view)
+        )
         epoch = self._term.epoch(case.node_id)
         request = DeleteRequest(case.workload.id, epoch, delete_volumes=data)
         outcome = await self._term.calls.delete(case.node, request)

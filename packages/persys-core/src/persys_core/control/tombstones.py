@@ -118,7 +118,7 @@ class TombstoneSteps:
         if not await self._term.commit(Transaction().put(key, told, grave)):
             return AGAIN
         data = grave.value.delete_volumes and removes_data(
-            node.id, grave.value.workload_id, Outcome(self._term.view)
+            node.id, grave.value.workload_id, grave.value.uid, Outcome(self._term.view)
         )
         epoch = self._term.epoch(node.id)
         request = DeleteRequest(grave.value.workload_id, epoch, delete_volumes=data)

@@ -126,6 +126,8 @@ class ReapplyState:
     next_at: datetime | None = None
     last_apply_at: datetime | None = None
     last_apply_revision: RevisionId = ""
+    last_apply_stops: bool = False
+    """What was sent last asked for rest, not for a run."""
 
 
 class IntentAction(StrEnum):

@@ -225,8 +225,9 @@ def call_announced(
     if intent.action is IntentAction.DELETE:
         return announced
     reapply = after_apply(status.reapply, workload.revision_id, workload.spec.type, policy, now)
-    announced = evolve(announced, reapply=reapply)
-    if intent.action is IntentAction.APPLY_STOPPED:
+    stops = intent.action is IntentAction.APPLY_STOPPED
+    announced = evolve(announced, reapply=evolve(reapply, last_apply_stops=stops))
+    if stops:
         return announced
     updating = status.status is WorkloadStatus.UPDATING
     return evolve(

@@ -1,14 +1,14 @@
 """A workload's attachments once a commit is done: where it holds its volumes, and how far that is.
 
 Decided here: whose data a delete takes with it, settled by the commit that announces the call. And
-how far an attachment is: it begins with the commit that announces an apply to a node, is confirmed
-by the workload running there, and ends when the node confirmed that it has the workload no more.
-Pure.
+how far an attachment is: it begins with the commit that announces to a node that the workload is to
+run there, is confirmed by the workload running there, and ends when the node confirmed that it has
+the workload no more. Pure.
 
 ================================================ ==========================================
 the workload                                     its attachments
 ================================================ ==========================================
-this revision was sent to its node               Attaching there, for each volume of its spec
+this revision was sent to its node, to run       Attaching there, for each volume of its spec
 runs there, of the present revision              Attached; those of dropped volumes end
 failed there for want of storage                 Error, with the agent's words
 is being deleted there                           Detaching; once the agent is told, with its
@@ -28,7 +28,7 @@ from attrs import evolve, frozen
 from persys_core.model.ids import NodeId
 from persys_core.model.spec import ManagedVolume
 from persys_core.model.states import DesiredState, WorkloadStatus
-from persys_core.model.volume import Attachment, AttachmentPhase, RetainPolicy, VolumeId
+from persys_core.model.volume import Attachment, AttachmentPhase, RetainPolicy, Volume, VolumeId
 from persys_core.model.workload import (
     Assignment,
     Intent,
@@ -64,17 +64,31 @@ def storage_error(status: StatusRecord | None) -> str:
     return failure.message if status.status in _FAILING else ""
 
 
-def removes_data(node_id: NodeId, workload_id: str, after: Outcome) -> bool:
+def removes_data(node_id: NodeId, workload_id: str, uid: str, after: Outcome) -> bool:
     """Whether a user's delete on this node takes the data of the managed volumes with it.
 
+    ``uid`` is the life of the workload that is deleted; its id may have another one by now.
     Only where no volume that is to go is anybody else's: the agent is told once for all of them,
-    and keeps those with the policy *Retain* by itself.
+    and keeps those with the policy *Retain* by itself. A copy that somebody else started, and that
+    ended before it was seen to run, may have data on the node without an attachment.
     """
     held = [e for e in after.holds_of(workload_id).values() if e.node_id == node_id]
     if not held:
-        return True
+        return not _used_by_others(node_id, workload_id, uid, after)
     kept = [each for each in held if not each.deletes_data]
     return len(kept) < len(held) and all(_is_retained(each, after) for each in kept)
+
+
+def _used_by_others(node_id: NodeId, workload_id: str, uid: str, after: Outcome) -> bool:
+    """Whether any volume that the workload wants is somebody else's too, or stands by itself."""
+    workload = after.workload(workload_id)
+    wanted = volumes_wanted(workload.spec, after) if workload is not None else {}
+    known = (after.volume(id_) for id_ in {*wanted, *after.records.volumes_of(workload_id)})
+    return any(
+        volume.standalone or _is_anothers(volume, node_id, workload_id, uid, after)
+        for volume in known
+        if volume is not None and volume.retain_policy is not RetainPolicy.RETAIN
+    )
 
 
 def _is_retained(hold: Attachment, after: Outcome) -> bool:
@@ -152,11 +166,12 @@ class _Here:
         return _in_phase(hold, phase, self.now, error)
 
     def _was_sent(self) -> bool:
-        """Whether this node was sent the present revision: another one has other volumes."""
+        """Whether this node was sent the present revision to run: another one has other volumes,
+        and what was only told to rest there attaches nothing."""
         if self._runs():
             return True
         sent = self.status.reapply if self.status else None
-        if sent is None or sent.last_apply_at is None:
+        if sent is None or sent.last_apply_at is None or sent.last_apply_stops:
             return False
         mine = sent.last_apply_revision == self.workload.revision_id
         return mine and sent.last_apply_at >= self.placed.created_at
@@ -202,13 +217,24 @@ def _may_delete(hold: Attachment, uid: str, after: Outcome) -> bool:
     volume = after.volume(hold.volume_id)
     if volume is None or volume.retain_policy is RetainPolicy.RETAIN or volume.standalone:
         return False
-    others = set(volume.workload_refs) - {hold.workload_id}
-    successor = after.workload(hold.workload_id)
+    return not _is_anothers(volume, hold.node_id, hold.workload_id, uid, after)
+
+
+def _is_anothers(
+    volume: Volume, node_id: NodeId, workload_id: str, uid: str, after: Outcome
+) -> bool:
+    """Whether what the volume keeps on this node is also used by another workload, or by a later
+    life of this one."""
+    users = set(volume.workload_refs) - {workload_id}
+    successor = after.workload(workload_id)
     if successor is not None and successor.uid != uid:
-        others |= {successor.id} if volume.id in volumes_wanted(successor.spec, after) else set()
-    if is_local(volume.driver):
-        others = {each for each in others if after.node_of(each) == hold.node_id}
-    return not others
+        users |= {workload_id} if volume.id in volumes_wanted(successor.spec, after) else set()
+    return any(_shares(volume, each, node_id, after) for each in users)
+
+
+def _shares(volume: Volume, workload_id: str, node_id: NodeId, after: Outcome) -> bool:
+    """Whether this workload has the same data: that of a local volume is each node's own."""
+    return not is_local(volume.driver) or after.node_of(workload_id) == node_id
 
 
 def _in_phase(
