@@ -173,6 +173,7 @@ async def test_a_silent_runtime_changes_nothing(clock: VirtualClock, tmp_path: P
         assert report.state is AgentState.UNKNOWN
         assert "no such file" in report.metadata["runtime_error"]
         assert "no such" not in report.message
+        assert "container (dockerd) does not answer" in report.message
         assert not says_gone_and_stopped(report)
         bench.host.is_up = True
         await node.look()

@@ -189,6 +189,8 @@ async def test_health_tells_the_truth(tmp_path: Path) -> None:
         ill = await it.stub.HealthCheck(wire.HealthCheckRequest())
         assert not ill.healthy
         assert ill.runtime_status["container"] == "unhealthy: the memory runtime is down"
+        reason = it.node.assembly.health.ailment()
+        assert reason.startswith("no answer from: container (the memory runtime is down)")
 
 
 async def test_a_silent_runtime_is_no_denial(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from datetime import datetime
 import structlog
 from attrs import evolve, frozen
 
-from persys_agent.engine.inventory import Inventory, Look, Seen, Unanswered
+from persys_agent.engine.inventory import Inventory, Look, Seen, Unanswered, server_of
 from persys_agent.engine.repair import is_at_rest, is_same
 from persys_agent.engine.view import orphan_report, report, state_of, task_report
 from persys_agent.engine.wishes import spec_kept, wish_kept
@@ -171,7 +171,7 @@ class StatusBoard:
             seen = await self._inventory.see(kind, workload_id)
             if isinstance(seen, Unanswered):
                 raise NothingKnownError(
-                    f"the runtime for {kind} does not answer, so nothing is known of {workload_id}"
+                    f"{server_of(kind)} does not answer, so nothing is known of {workload_id}"
                 )
             if seen is not None:
                 return orphan_report(kind, seen, self._clock.now())

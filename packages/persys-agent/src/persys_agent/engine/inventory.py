@@ -23,7 +23,14 @@ from persys_agent.runtimes.port import (
 from persys_core.model.ids import WorkloadId
 from persys_core.model.states import WorkloadType
 
-__all__ = ["Inventory", "Look", "Seen", "Unanswered"]
+__all__ = ["Inventory", "Look", "Seen", "Unanswered", "server_of"]
+
+_SERVERS: Mapping[WorkloadType, str] = {
+    WorkloadType.CONTAINER: "dockerd",
+    WorkloadType.COMPOSE: "dockerd",
+    WorkloadType.VM: "libvirtd",
+    WorkloadType.MICROVM: "Firecracker",
+}
 
 
 @frozen
@@ -35,6 +42,11 @@ class Unanswered:
 
 Seen: TypeAlias = Instance | Unanswered | None
 """One workload in its runtime; ``None`` means that the runtime said that it has none."""
+
+
+def server_of(kind: WorkloadType) -> str:
+    """Who is meant by a runtime that does not answer: Compose, say, has no server of its own."""
+    return f"the runtime for {kind} ({_SERVERS[kind]})"
 
 
 @frozen

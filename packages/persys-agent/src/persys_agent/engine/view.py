@@ -14,7 +14,7 @@ from datetime import datetime
 
 from attrs import frozen
 
-from persys_agent.engine.inventory import Seen, Unanswered
+from persys_agent.engine.inventory import Seen, Unanswered, server_of
 from persys_agent.engine.repair import is_same
 from persys_agent.runtimes.port import Instance
 from persys_agent.state.records import Condition, Task, TaskKind, TaskState, Workload
@@ -113,7 +113,7 @@ def _told(row: Workload, seen: Seen) -> _Told:
     if isinstance(seen, Unanswered):
         return _Told(
             AgentState.UNKNOWN,
-            f"the runtime for {row.type} does not answer; what it runs goes on unseen",
+            f"{server_of(row.type)} does not answer; what it runs goes on unseen",
         )
     return _without_instance(row) if seen is None else _with_instance(row, seen)
 

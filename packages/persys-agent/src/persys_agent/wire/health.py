@@ -39,9 +39,11 @@ class HealthView:
     def ailment(self) -> str:
         """Why the agent cannot do all of its work; empty while it can."""
         found = self.detected().runtimes
-        ill = sorted(
-            kind for kind in self.state.kinds_used if kind in found and not found[kind].is_available
-        )
+        ill = [
+            f"{kind} ({found[kind].detail})"
+            for kind in sorted(self.state.kinds_used)
+            if kind in found and not found[kind].is_available
+        ]
         return self.problem() or (f"no answer from: {', '.join(ill)}" if ill else "")
 
     def response(self) -> wire.HealthCheckResponse:

@@ -39,3 +39,10 @@ def test_the_reason_is_what_went_wrong() -> None:
     assert reason(output) == "no such host"
     assert reason("Creating x ... error\n") == "Creating x ... error"
     assert reason("", "only this") == "only this"
+
+
+def test_a_line_goes_on_from_the_one_before() -> None:
+    """Where a line announces the next one, nothing parts them."""
+    output = "The Compose file './x' is invalid because:\nservices.a is wrong\nservices.b too\n"
+    told = "The Compose file './x' is invalid because: services.a is wrong; services.b too"
+    assert reason(output) == told

@@ -16,6 +16,8 @@ __all__ = ["compose_failure", "reason"]
 
 _LINES = 6
 _CHARACTERS = 1000
+_OPEN_ENDS = (":", ";", ",")
+"""Ends of lines that the next one goes on from."""
 _NAME_TAKEN = re.compile(r"Conflict\. The container name \S+ is already in use")
 _NO_SOURCE = re.compile(r"bind source path does not exist|bind mount source path does not exist")
 _PULL = re.compile(
@@ -54,4 +56,8 @@ def reason(stderr: str, stdout: str = "") -> str:
     """The last lines that say more than what was being done."""
     told = _PROGRESS.sub("", stderr).strip() or stderr.strip() or stdout.strip()
     lines = list(dict.fromkeys(filter(None, map(str.strip, told.splitlines()))))
-    return "; ".join(lines[-_LINES:])[-_CHARACTERS:]
+    joined = ""
+    for line in lines[-_LINES:]:
+        between = " " if joined.endswith(_OPEN_ENDS) else "; "
+        joined = f"{joined}{between}{line}" if joined else line
+    return joined[-_CHARACTERS:]
