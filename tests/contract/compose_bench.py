@@ -39,11 +39,12 @@ def compose(
     *,
     env: Mapping[str, str] | None = None,
     metadata: Mapping[str, str] | None = None,
+    asked: Resources = Resources(),
     **more: object,
 ) -> WorkloadSpec:
-    """An application of these services."""
+    """An application of these services, which asks for so much in all."""
     body = ComposeSpec(inline_yaml=json.dumps({"services": services, **more}), env=env or {})
-    return WorkloadSpec(WorkloadType.COMPOSE, Resources(), body, metadata or {})
+    return WorkloadSpec(WorkloadType.COMPOSE, asked, body, metadata or {})
 
 
 class _Commands(HostCommands):
@@ -80,7 +81,7 @@ class ComposeBench(InteractiveBench):
     shares_names = False
 
     def __init__(self, daemon: Dockerd, root: Path, settings: ComposeSettings) -> None:
-        self._daemon, self._settings = daemon, settings
+        self.daemon, self._settings = daemon, settings
         self.root = root
         self._handed_out: list[ComposeRuntime] = []
         self.interactive = self.runtime = self.of(OWNER)
@@ -89,7 +90,7 @@ class ComposeBench(InteractiveBench):
 
     def of(self, owner: Owner, endpoint: str = "") -> ComposeRuntime:
         """A runtime of this owner."""
-        where = endpoint or self._daemon.endpoint
+        where = endpoint or self.daemon.endpoint
         made = ComposeRuntime(where, self.root, owner, self._settings, _COMMANDS)
         self._handed_out.append(made)
         return made

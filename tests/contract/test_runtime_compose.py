@@ -7,6 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -17,8 +18,16 @@ from persys_agent.runtimes.compose.settings import ComposeSettings
 from persys_agent.runtimes.port import Creation, FailureCode, Instance, Order, RuntimeFailedError
 from persys_agent.testing.interactive import given
 from persys_agent.testing.runtime import RuntimeSuite
-from persys_agent.testing.runtime_bench import RuntimeBench, order_of, removing, until, until_state
+from persys_agent.testing.runtime_bench import (
+    RuntimeBench,
+    closing,
+    order_of,
+    removing,
+    until,
+    until_state,
+)
 from persys_core.model.observation import AgentState
+from persys_core.model.resources import Resources
 from persys_core.model.spec import ComposeSpec
 from tests.contract.compose_bench import ComposeBench, compose, service
 from tests.contract.docker_bench import LASTING, MISSING_IMAGE, OWNER
@@ -122,7 +131,8 @@ async def test_a_bad_file_is_refused_at_once(applications: ComposeBench) -> None
     for spec, told in (
         (broken, "no YAML in line 3"),
         (compose({}), "has no services"),
-        (compose({"a": service(privileged=True)}), "not allowed on this node: a"),
+        (compose({"a": service(privileged=True)}), "not allowed on this node: a: priv"),
+        (compose({"a": service(volumes=["../b:/b"])}), "folder of another application"),
         (compose({"a": {"imag": "x"}}), "imag"),
         (compose({"a": service()}, metadata={"persys.agent.exec_service": "b"}), '"b" is not one'),
     ):
@@ -220,3 +230,152 @@ async def test_all_services_are_followed_to_the_last(applications: ComposeBench)
     with pytest.raises(RuntimeFailedError):
         async for _ in applications.interactive.logs(name, tail=9, follow=True):
             pass
+
+
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+def limits(name: str) -> tuple[str, str, str]:
+    """What the kernel holds the project to: memory, memory with swap or swap, CPU time."""
+    group = f"persys/{project(OWNER, name)}"
+    if (CGROUPS / "cgroup.controllers").exists():
+        places = ("memory.max", "memory.swap.max", "cpu.max")
+        found = [(CGROUPS / group / each).read_text().split()[0] for each in places]
+    else:
+        found = [
+            (CGROUPS / "memory" / group / "memory.limit_in_bytes").read_text().strip(),
+            (CGROUPS / "memory" / group / "memory.memsw.limit_in_bytes").read_text().strip(),
+            (CGROUPS / "cpu" / group / "cpu.cfs_quota_us").read_text().strip(),
+        ]
+    return (found[0], found[1], found[2])
+
+
+def groups(name: str) -> list[Path]:
+    """All that is left of the project among the kernel's groups."""
+    return [*CGROUPS.glob(f"**/{project(OWNER, name)}")]
+
+
+@pytest.mark.asyncio
+async def test_services_together_have_no_more_than_is_asked_for(
+    applications: ComposeBench,
+) -> None:
+    """The kernel holds all containers together to the workload's request; another revision changes
+    it, one that needs more is ended for it, and the end of the application ends it (defect 26)."""
+    capability = await applications.runtime.probe()
+    assert "only each service" not in capability.detail
+    name = applications.new_id()
+    asked = Resources.of(cpu_millicores=500, memory_mb=48)
+    two = {"a": service(), "b": service(cpus=0.2, mem_limit="16m")}
+    async with removing(applications.runtime, name):
+        await run(applications, order_of(name, compose(two, asked=asked)))
+        assert limits(name)[::2] == (str(48 << 20), "50000")
+        assert limits(name)[1] in (str(48 << 20), "0")
+        shown = applications.daemon.containers()
+        hosts = [each["HostConfig"] for each in shown.values() if holds(each, name)]
+        alone = sorted((each["NanoCpus"], each["Memory"], each["MemorySwap"]) for each in hosts)
+        assert alone == [
+            (200_000_000, 16 << 20, 16 << 20),
+            (500_000_000, 48 << 20, 48 << 20),
+        ]
+        greedy = service("head -c 40m /dev/zero | tail -c 40m >/dev/null; exit 7")
+        both = {"a": greedy, "b": greedy}
+        less = Resources.of(cpu_millicores=1000, memory_mb=24)
+        await run(applications, order_of(name, compose(both, asked=less)))
+        assert limits(name)[::2] == (str(24 << 20), "100000")
+        failed = await until_state(applications.runtime, name, AgentState.FAILED)
+        assert failed.exit_code in (7, 137)
+        assert "memory" in failed.message.lower()
+        more = Resources.of(cpu_millicores=250, memory_mb=96)
+        await run(applications, order_of(name, compose(two, asked=more)))
+        assert limits(name)[::2] == (str(96 << 20), "25000")
+    assert groups(name) == []
+
+
+def holds(shown: dict[str, Any], name: str) -> bool:
+    return bool(shown["Config"]["Labels"].get("persys.workload_id") == name)
+
+
+@pytest.mark.asyncio
+async def test_without_a_parent_each_service_is_held_to_the_whole(
+    daemon: Dockerd, tmp_path: Path
+) -> None:
+    """Where the agent may write no cgroups every service alone is limited, as the probe says."""
+    settings = evolve(SETTINGS, cgroups=tmp_path / "none")
+    bench = ComposeBench(daemon, tmp_path / "projects", settings)
+    async with closing(bench):
+        name = bench.new_id()
+        assert "only each service alone is limited" in (await bench.runtime.probe()).detail
+        spec = compose({"a": service()}, asked=Resources.of(cpu_millicores=500, memory_mb=32))
+        async with removing(bench.runtime, name):
+            await run(bench, order_of(name, spec))
+            shown = [each for each in daemon.containers().values() if holds(each, name)]
+            host = shown[0]["HostConfig"]
+            assert (host["CgroupParent"], host["Memory"]) == ("", 32 << 20)
+
+
+@pytest.mark.asyncio
+async def test_what_was_made_is_judged_before_it_runs(
+    applications: ComposeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file may say things in ways that only Compose understands, as if it were not looked at:
+    nothing of it is started, and nothing is left."""
+    place = "persys_agent.runtimes.compose.application.check_file"
+    monkeypatch.setattr(place, lambda *_: None)
+    name = applications.new_id()
+    hidden = service(pid="host")
+    with pytest.raises(RuntimeFailedError, match="web: pid: host") as raised:
+        await applications.runtime.create(order_of(name, compose({"web": hidden})))
+    assert raised.value.code is FailureCode.INVALID_SPEC
+    assert await applications.leftovers(name) == []
+    await run(applications, order_of(name, compose({"web": service()})))
+    async with removing(applications.runtime, name):
+        with pytest.raises(RuntimeFailedError, match="web: pid: host"):
+            await applications.runtime.create(order_of(name, compose({"web": hidden})))
+        assert await applications.runtime.inspect(name) is None
+
+
+@pytest.mark.asyncio
+async def test_relative_binds_are_data_of_the_application(applications: ComposeBench) -> None:
+    """They lie in the project's folder, outlive it as named volumes do, and go with its data; a
+    failed creation takes away what it made, and nothing that was there."""
+    name = applications.new_id()
+    writer = service("echo kept > /data/file", volumes=["./data:/data"])
+    async with removing(applications.runtime, name):
+        await run(applications, order_of(name, compose({"a": writer})))
+        await until(applications.runtime, name, lambda it: it.exit_code == 0)
+        file = applications.root / project(OWNER, name) / "data" / "file"
+        assert file.read_text() == "kept\n"
+        await applications.runtime.remove(name)
+        assert file.read_text() == "kept\n"
+        bad: dict[str, dict[str, object]] = {
+            "a": service(volumes=["./more:/more"]),
+            "z": {"image": MISSING_IMAGE},
+        }
+        with pytest.raises(RuntimeFailedError):
+            await applications.runtime.create(order_of(name, compose(bad)))
+        assert [each.name for each in file.parent.parent.iterdir()] == ["data"]
+    assert await applications.leftovers(name) == []
+
+
+@pytest.mark.asyncio
+async def test_pull_policies(applications: ComposeBench) -> None:
+    """What may never be pulled is missing, what is always pulled needs its registry; an unknown
+    word is an invalid spec."""
+    name = applications.new_id()
+    missing: dict[str, dict[str, object]] = {"a": {"image": MISSING_IMAGE}}
+    here: dict[str, dict[str, object]] = {"a": service()}
+    for services, word, code in (
+        (missing, "never", FailureCode.IMAGE_NOT_FOUND),
+        (here, "sometimes", FailureCode.INVALID_SPEC),
+    ):
+        spec = compose(services, metadata={"persys.agent.pull_policy": word})
+        with pytest.raises(RuntimeFailedError, match=word) as raised:
+            await applications.runtime.create(order_of(name, spec))
+        assert raised.value.code is code
+    always = compose(missing, metadata={"persys.agent.pull_policy": "always"})
+    with pytest.raises(RuntimeFailedError, match="cannot be pulled") as raised:
+        await applications.runtime.create(order_of(name, always))
+    assert raised.value.code is FailureCode.IMAGE_PULL_FAILED
+    never = compose(here, metadata={"persys.agent.pull_policy": "never"})
+    async with removing(applications.runtime, name):
+        assert await applications.runtime.create(order_of(name, never)) is Creation.CREATED

@@ -27,18 +27,18 @@ _LIBVIRT_IMAGES = Path("/var/lib/libvirt/images")
 
 
 def _docker(settings: NodeSettings, owner: Owner) -> Built:
-    runtime = DockerRuntime(
-        settings.docker_endpoint,
-        owner,
-        DockerSettings(
-            names=settings.container_names,
-            pull_policy=settings.image_pull_policy,
-            allow_privileged=settings.allow_privileged,
-            registry_config=settings.docker_config,
-            pull_timeout=settings.image_pull_timeout,
-        ),
-    )
+    runtime = DockerRuntime(settings.docker_endpoint, owner, _docker_settings(settings))
     return Built(runtime, runtime)
+
+
+def _docker_settings(settings: NodeSettings) -> DockerSettings:
+    return DockerSettings(
+        names=settings.container_names,
+        pull_policy=settings.image_pull_policy,
+        allow_privileged=settings.allow_privileged,
+        registry_config=settings.docker_config,
+        pull_timeout=settings.image_pull_timeout,
+    )
 
 
 def _compose(settings: NodeSettings, owner: Owner) -> Built:
@@ -50,7 +50,7 @@ def _compose(settings: NodeSettings, owner: Owner) -> Built:
         ComposeSettings(
             binary="" if chosen == DEFAULT_COMPOSE else chosen,
             allow_privileged=settings.allow_privileged,
-            registry_config=settings.docker_config,
+            images=_docker_settings(settings),
         ),
     )
     return Built(runtime, runtime)

@@ -241,7 +241,10 @@ class NodeSettings:
         Group.RUNTIMES, parse.Span("1s"), "10m", "How long the pull of one image may take."
     )
     allow_privileged: bool = _row(
-        Group.RUNTIMES, parse.flag, "false", "Let workloads ask for privileged containers."
+        Group.RUNTIMES,
+        parse.flag,
+        "false",
+        "Let workloads ask for privileged containers and the like.",
     )
     container_names: ContainerNames = _row(
         Group.RUNTIMES,

@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from persys_agent.runtimes.compose.application import application, overlay, project
+from persys_agent.runtimes.compose.application import Application, application, overlay, project
+from persys_agent.runtimes.compose.sums import Hold
 from persys_agent.runtimes.port import FailureCode, Order, Owner, RuntimeFailedError
 from persys_core.model.resources import Resources
 from persys_core.model.spec import ComposeSpec, ContainerSpec, SpecBody, WorkloadSpec
 from persys_core.model.states import WorkloadType
 
 OWNER = Owner("n", "c")
+FOLDER = Path("/nonexistent/compose/p-1")
 
 
 def order(source: str | SpecBody, **metadata: str) -> Order:
     body = ComposeSpec(inline_yaml=source) if isinstance(source, str) else source
     return Order("w", "r$1", "h", WorkloadSpec(WorkloadType.COMPOSE, Resources(), body, metadata))
+
+
+def read(source: str | SpecBody, *, allow: bool = False, exec_service: str = "") -> Application:
+    asked = order(source, **{"persys.agent.exec_service": exec_service})
+    return application(asked, FOLDER, allow_privileged=allow)
+
+
+def laid_over(app: Application, asked: Resources = Resources(), parent: str = "") -> Any:
+    return json.loads(overlay(app, OWNER, order(""), Hold("p-1", asked, parent)))
 
 
 def test_no_two_projects_are_one() -> None:
@@ -52,8 +65,8 @@ volumes:
   data:
   shared: {external: true}
 """
-    app = application(order(source), allow_privileged=False)
-    assert app.services == ("web", "tool", "none", "idle")
+    app = read(source)
+    assert tuple(app.services) == ("web", "tool", "none", "idle")
     assert app.expected == {"web"}
     assert app.volumes == ("data",)
     assert app.version == "3.9"
@@ -61,8 +74,7 @@ volumes:
 
 def test_the_overlay_marks_everything() -> None:
     """Services carry owner and revision, volumes the owner alone; no label is replaced in."""
-    app = application(order("services: {a: {}, b: {}}\nvolumes: {d: }"), allow_privileged=False)
-    laid = json.loads(overlay(app, OWNER, order("")))
+    laid = laid_over(read("services: {a: {}, b: {}}\nvolumes: {d: }"))
     labels = laid["services"]["b"]["labels"]
     assert labels["persys.revision_id"] == "r$$1"
     assert labels["persys.spec_hash"] == "h"
@@ -76,12 +88,11 @@ def test_the_overlay_marks_everything() -> None:
 
 def test_the_service_for_commands_can_be_named() -> None:
     """The metadata chooses it among those that there are."""
-    app = application(order("services: {a: {}, b: {}}"), allow_privileged=False)
-    chosen = order("", **{"persys.agent.exec_service": "b"})
-    laid = json.loads(overlay(app, OWNER, chosen))
+    two = "services: {a: {}, b: {}}"
+    laid = laid_over(read(two, exec_service="b"))
     assert laid["services"]["b"]["labels"]["persys.exec"] == "true"
     with pytest.raises(RuntimeFailedError, match='"c" is not one of a, b'):
-        overlay(app, OWNER, order("", **{"persys.agent.exec_service": "c"}))
+        read(two, exec_service="c")
 
 
 @pytest.mark.parametrize(
@@ -98,18 +109,44 @@ def test_the_service_for_commands_can_be_named() -> None:
         ("services: {a: {privileged: true}}", "not allowed"),
         ("services: {a: {privileged: '${X}'}}", "not allowed"),
         ("#" * (1024 * 1024 + 1), "more than"),
+        ("services: {a: {}}\ninclude: [b.yaml]", "names other files (include)"),
+        ("services: {a: {extends: {file: b.yaml, service: c}}}", "services.a.extends.file"),
         (ContainerSpec("a"), "nothing that Compose runs"),
         (ComposeSpec(git_repo="x"), "repository"),
     ],
 )
 def test_what_is_no_application_is_refused(source: str | SpecBody, told: str) -> None:
     """With the line where the file itself is broken."""
-    with pytest.raises(RuntimeFailedError, match=told) as raised:
-        application(order(source), allow_privileged=False)
+    with pytest.raises(RuntimeFailedError, match=re.escape(told)) as raised:
+        read(source)
     assert raised.value.code is FailureCode.INVALID_SPEC
 
 
 def test_an_operator_may_allow_privileges() -> None:
     """As for single containers."""
-    app = application(order("services: {a: {privileged: true}}"), allow_privileged=True)
-    assert app.services == ("a",)
+    app = read("services: {a: {privileged: true}}", allow=True)
+    assert tuple(app.services) == ("a",)
+
+
+def test_no_service_has_more_than_the_whole() -> None:
+    """Services are capped, stand below the parent, and say what they are held to, whatever labels
+    of theirs say; nothing is limited where nothing is asked for."""
+    app = read("services: {a: {labels: {persys.cgroup_parent: /}}, b: {cpus: 0.1}}")
+    laid = laid_over(app, Resources.of(cpu_millicores=500, memory_mb=64), "/persys/p-1")
+    assert (laid["services"]["a"]["cpus"], laid["services"]["b"]["cpus"]) == (0.5, 0.1)
+    assert laid["services"]["b"]["mem_limit"] == str(64 << 20)
+    assert laid["services"]["a"]["cgroup_parent"] == "/persys/p-1"
+    labels = laid["services"]["a"]["labels"]
+    assert labels["persys.cgroup_parent"] == "/persys/p-1"
+    assert (labels["persys.cpu_millicores"], labels["persys.memory_mb"]) == ("500", "64")
+    bare = laid_over(app)["services"]["a"]
+    assert set(bare) == {"labels"}
+    assert bare["labels"]["persys.cgroup_parent"] == ""
+
+
+def test_images_are_those_that_will_run() -> None:
+    """Each once, with variables replaced; what nobody starts is not pulled."""
+    body = ComposeSpec(
+        inline_yaml="services: {a: {image: 'x:${V:-1}'}, b: {extends: a}, c: {image: y, scale: 0}}"
+    )
+    assert read(body).images == ("x:1",)

@@ -12,6 +12,7 @@ from persys_agent.commands import CommandResult, CommandTimeoutError, MissingPro
 from persys_agent.runtimes.compose.command_line import ComposeCommand, bare_environment
 from persys_agent.runtimes.compose.folder import Files, ProjectFolder
 from persys_agent.runtimes.compose.settings import ComposeSettings
+from persys_agent.runtimes.docker.settings import DockerSettings
 from persys_agent.runtimes.port import FailureCode, RuntimeFailedError, RuntimeUnavailableError
 
 LONG = timedelta(seconds=5)
@@ -58,7 +59,9 @@ def version(text: str) -> CommandResult:
 
 
 def command(programs: Programs, *, binary: str = "", registry_config: str = "") -> ComposeCommand:
-    settings = ComposeSettings(binary=binary, registry_config=registry_config)
+    settings = ComposeSettings(
+        binary=binary, images=DockerSettings(registry_config=registry_config)
+    )
     return ComposeCommand(programs, settings, "unix:///run/d.sock")
 
 

@@ -10,11 +10,20 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from pathlib import Path
 
 import yaml
 from attrs import frozen
 
+from persys_agent.runtimes.compose.caps import capped
+from persys_agent.runtimes.compose.command_line import bare_environment
+from persys_agent.runtimes.compose.escapes import check_file, sockets
+from persys_agent.runtimes.compose.folder import OWN_FILES
+from persys_agent.runtimes.compose.paths import check_paths
+from persys_agent.runtimes.compose.reading import replaced, with_inherited
+from persys_agent.runtimes.compose.sums import Hold
+from persys_agent.runtimes.docker.documents import Document, text
 from persys_agent.runtimes.docker.labels import owner_labels, work_labels
 from persys_agent.runtimes.port import FailureCode, Order, Owner, RuntimeFailedError
 from persys_core.model.ids import WorkloadId
@@ -33,14 +42,22 @@ _NOT_IN_A_PROJECT = re.compile(r"[^a-z0-9_-]+")
 
 @frozen
 class Application:
-    """What stands in a Compose file: ``services`` in its order, ``expected`` those that run without
-    being asked for, and the ``volumes`` that Compose makes for it."""
+    """What stands in a Compose file: ``services`` in its order, with their variables replaced and
+    what they inherit; ``exec_service`` the one that commands go to; ``expected`` those that run
+    without being asked for; and the ``volumes`` that Compose makes for it."""
 
     text: str
-    services: tuple[str, ...]
+    services: Mapping[str, Document]
+    exec_service: str
     expected: frozenset[str]
     volumes: tuple[str, ...]
     version: str = ""
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """The images of the expected services, each once."""
+        named = (text(self.services[name], "image") for name in sorted(self.expected))
+        return tuple(dict.fromkeys(filter(None, named)))
 
 
 def project(owner: Owner, workload_id: WorkloadId) -> str:
@@ -52,24 +69,27 @@ def project(owner: Owner, workload_id: WorkloadId) -> str:
     return f"{slug or 'w'}-{digest}"
 
 
-def application(order: Order, *, allow_privileged: bool) -> Application:
-    """The ordered application. Raises ``RuntimeFailedError`` where it cannot be one."""
+def application(
+    order: Order, folder: Path, *, allow_privileged: bool, endpoint: str = ""
+) -> Application:
+    """The ordered application, for a project in ``folder`` on the daemon of ``endpoint``. Raises
+    ``RuntimeFailedError`` where it cannot be one, or not here. Looks links of the host up."""
     body = order.spec.body
     if not isinstance(body, ComposeSpec):
         raise _invalid(f"a {order.spec.type} is nothing that Compose runs")
-    if not body.inline_yaml.strip():
-        raise _invalid("there is no Compose file; a repository is nothing that the agent fetches")
-    if len(body.inline_yaml) > _MOST_CHARACTERS:
-        raise _invalid(f"the Compose file has more than {_MOST_CHARACTERS} characters")
-    content = _parsed(body.inline_yaml)
-    services = _objects(content, "services")
-    if not services:
+    content = _content(body)
+    found = _objects(content, "services")
+    if not found:
         raise _invalid("the Compose file has no services")
-    if not allow_privileged and (risky := _privileged(services)):
-        raise _invalid(f"privileged containers are not allowed on this node: {', '.join(risky)}")
+    _check_is_whole(content, found)
+    services = {name: with_inherited(name, found) for name in found}
+    if not allow_privileged:
+        check_file(services, content, sockets(endpoint))
+    check_paths(services, content, folder, OWN_FILES)
     return Application(
         text=body.inline_yaml,
-        services=tuple(services),
+        services=services,
+        exec_service=_exec_service(order, services),
         expected=frozenset(name for name, each in services.items() if _is_expected(each)),
         volumes=tuple(
             name for name, each in _objects(content, "volumes").items() if not each.get("external")
@@ -78,37 +98,64 @@ def application(order: Order, *, allow_privileged: bool) -> Application:
     )
 
 
-def overlay(app: Application, owner: Owner, order: Order) -> str:
-    """A second file for Compose, with our labels; in JSON, which is YAML too. Raises
-    ``RuntimeFailedError``."""
-    chosen = order.spec.metadata.get(EXEC_SERVICE, "") or app.services[0]
-    if chosen not in app.services:
-        raise _invalid(f'{EXEC_SERVICE} "{chosen}" is not one of {", ".join(app.services)}')
-    labels = work_labels(owner, order, KIND)
+def overlay(app: Application, owner: Owner, order: Order, hold: Hold) -> str:
+    """A second file for Compose, with our labels and limits; in JSON, which is YAML too."""
+    labels = {**work_labels(owner, order, KIND), **hold.labels}
+    parent = {"cgroup_parent": hold.parent} if hold.parent else {}
     services = {
-        name: {"labels": labels | {EXEC_LABEL: "true" if name == chosen else "false"}}
-        for name in app.services
+        name: {
+            "labels": _escaped(
+                labels | {EXEC_LABEL: "true" if name == app.exec_service else "false"}
+            ),
+            **capped(each, hold.asked),
+            **parent,
+        }
+        for name, each in app.services.items()
     }
-    lasting = owner_labels(owner, order.workload_id, KIND)
-    content: dict[str, object] = {"services": _escaped(services)}
+    lasting = _escaped(owner_labels(owner, order.workload_id, KIND))
+    content: dict[str, object] = {"services": services}
     if app.volumes:
-        content["volumes"] = _escaped({name: {"labels": lasting} for name in app.volumes})
+        content["volumes"] = {name: {"labels": lasting} for name in app.volumes}
     if app.version:
         content["version"] = app.version
     return json.dumps(content, indent=2)
 
 
-def _escaped(
-    labelled: Mapping[str, Mapping[str, Mapping[str, str]]],
-) -> Mapping[str, Mapping[str, Mapping[str, str]]]:
+def _exec_service(order: Order, services: Mapping[str, Document]) -> str:
+    chosen = order.spec.metadata.get(EXEC_SERVICE, "") or next(iter(services))
+    if chosen not in services:
+        raise _invalid(f'{EXEC_SERVICE} "{chosen}" is not one of {", ".join(services)}')
+    return chosen
+
+
+def _escaped(labels: Mapping[str, str]) -> Mapping[str, str]:
     """Compose replaces variables in labels as well."""
-    return {
-        name: {
-            key: {label: value.replace("$", "$$") for label, value in labels.items()}
-            for key, labels in each.items()
-        }
-        for name, each in labelled.items()
-    }
+    return {label: value.replace("$", "$$") for label, value in labels.items()}
+
+
+def _content(body: ComposeSpec) -> Document:
+    """The file with its variables replaced by those of the spec, and those that Compose gets."""
+    if not body.inline_yaml.strip():
+        raise _invalid("there is no Compose file; a repository is nothing that the agent fetches")
+    if len(body.inline_yaml) > _MOST_CHARACTERS:
+        raise _invalid(f"the Compose file has more than {_MOST_CHARACTERS} characters")
+    content = replaced(_parsed(body.inline_yaml), {**body.env, **bare_environment()})
+    assert isinstance(content, Mapping)
+    return content
+
+
+def _check_is_whole(content: Document, services: Mapping[str, Document]) -> None:
+    """Services of other files would be nobody's: no label of ours is laid over them."""
+    found = ["include"] if content.get("include") else []
+    for name, each in services.items():
+        extends = each.get("extends")
+        if isinstance(extends, Mapping) and extends.get("file"):
+            found.append(f"services.{name}.extends.file")
+    if found:
+        raise _invalid(
+            f"the Compose file names other files ({', '.join(found)}), which are not sent along;"
+            " write their services into it"
+        )
 
 
 def _parsed(source: str) -> Mapping[str, object]:
@@ -133,15 +180,6 @@ def _objects(content: Mapping[str, object], key: str) -> dict[str, Mapping[str, 
         if each is not None and not isinstance(each, dict):
             raise _invalid(f'"{key}.{name}" of the Compose file is no mapping')
     return {str(name): each or {} for name, each in found.items()}
-
-
-def _privileged(services: Mapping[str, Mapping[str, object]]) -> Sequence[str]:
-    """A text may become true once its variables are replaced: only a plain *no* counts as one."""
-    return [
-        name
-        for name, each in services.items()
-        if each.get("privileged") not in (None, False, "false", "no")
-    ]
 
 
 def _is_expected(service: Mapping[str, object]) -> bool:

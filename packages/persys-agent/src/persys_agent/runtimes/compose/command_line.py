@@ -113,8 +113,8 @@ class ComposeCommand:
             "COMPOSE_ANSI": "never",
             "COMPOSE_PROGRESS": "plain",
         }
-        if self._settings.registry_config:
-            environment["DOCKER_CONFIG"] = str(Path(self._settings.registry_config).parent)
+        if self._settings.images.registry_config:
+            environment["DOCKER_CONFIG"] = str(Path(self._settings.images.registry_config).parent)
         return environment
 
 

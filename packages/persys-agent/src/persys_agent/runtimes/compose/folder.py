@@ -2,27 +2,41 @@
 
 Decided here: who may read them. The folder is 0700 and every file in it 0600, from the first moment
 on: they hold secrets. Without variables there is no file of them, so none outlives its revision
-(defect 31). Only files of these names are ever removed, and the folder by ``rmdir``.
+(defect 31). What an application has there by binds of relative paths is its data: it stays like a
+named volume, and goes with it. Nothing is removed through a mount.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from attrs import frozen
 
 from persys_agent.runtimes.port import FailureCode, RuntimeFailedError
+from persys_agent.storage.disk_file import remove_tree
+from persys_agent.storage.mounts import Kernel, LinuxKernel
+from persys_agent.storage.port import StorageFailedError
 
-__all__ = ["COMPOSE_FILE", "ENV_FILE", "OVERLAY_FILE", "Files", "ProjectFolder", "env_text"]
+__all__ = [
+    "COMPOSE_FILE",
+    "ENV_FILE",
+    "OVERLAY_FILE",
+    "OWN_FILES",
+    "Files",
+    "ProjectFolder",
+    "env_text",
+]
 
 COMPOSE_FILE = "compose.yaml"
 OVERLAY_FILE = "persys.yaml"
 ENV_FILE = ".env"
 _NAMES = (COMPOSE_FILE, OVERLAY_FILE, ENV_FILE)
+OWN_FILES = frozenset(_NAMES)
+"""What nothing else in the folder may be called."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _DOLLAR = "${PERSYS_DOLLAR:-$}{"
 """How Compose v1 is kept from replacing what looks like a variable: by one that is not set."""
@@ -44,8 +58,9 @@ class Files:
 class ProjectFolder:
     """The folder ``name`` below ``root``; ``name`` is a project, which is never a path."""
 
-    def __init__(self, root: Path, name: str) -> None:
+    def __init__(self, root: Path, name: str, kernel: Kernel | None = None) -> None:
         self.path = root / name
+        self._kernel = kernel or LinuxKernel()
 
     def exists(self) -> bool:
         """Whether Compose could be asked about the project."""
@@ -69,12 +84,33 @@ class ProjectFolder:
             elif self._read(name) != content:
                 _write_private(self.path / name, content)
 
-    def remove(self) -> None:
-        """Take our files away, and the folder where nothing else is in it."""
+    def data(self) -> frozenset[str]:
+        """The names of what is not ours in the folder."""
+        there = os.listdir(self.path) if self.path.is_dir() else ()
+        return frozenset(there) - OWN_FILES
+
+    def remove(self, keep: Collection[str] | None = None) -> None:
+        """Take our files away, of the application's data all but what is to ``keep`` (``None``:
+        nothing of it), and the folder where nothing is left in it. Raises ``RuntimeFailedError``
+        where data cannot be removed."""
+        for name in self.data() - set(keep) if keep is not None else ():
+            self._remove_data(self.path / name)
         for name in _NAMES:
             (self.path / name).unlink(missing_ok=True)
         with suppress(OSError):
             self.path.rmdir()
+
+    def _remove_data(self, path: Path) -> None:
+        try:
+            if path.is_symlink() or not path.is_dir():
+                path.unlink(missing_ok=True)
+            else:
+                remove_tree(path, self._kernel)
+        except (OSError, StorageFailedError) as error:
+            raise RuntimeFailedError(
+                FailureCode.RUNTIME_ERROR,
+                f"what the application keeps in its own folder cannot be removed: {error}",
+            ) from error
 
     def _read(self, name: str) -> str:
         try:

@@ -26,9 +26,12 @@ from persys_agent.runtimes.compose.application import (
     overlay,
     project,
 )
+from persys_agent.runtimes.compose.cgroups import CgroupTree
 from persys_agent.runtimes.compose.command_line import ComposeCommand, bare_environment
+from persys_agent.runtimes.compose.escapes import check_made, sockets
 from persys_agent.runtimes.compose.folder import Files, ProjectFolder, env_text
 from persys_agent.runtimes.compose.log_merge import merged_lines
+from persys_agent.runtimes.compose.remains import PROJECT, Remains, clear, refused
 from persys_agent.runtimes.compose.settings import ComposeSettings
 from persys_agent.runtimes.compose.states import (
     ServiceContainer,
@@ -36,9 +39,11 @@ from persys_agent.runtimes.compose.states import (
     is_up,
     service_of,
 )
+from persys_agent.runtimes.compose.sums import Hold, SumLimits, hold_labelled
 from persys_agent.runtimes.docker.documents import Document, flag, text, texts
 from persys_agent.runtimes.docker.engine import Engine, EngineError
 from persys_agent.runtimes.docker.execution import run_inside
+from persys_agent.runtimes.docker.images import provide_image, pull_policy
 from persys_agent.runtimes.docker.labels import (
     CLUSTER,
     MANAGED,
@@ -65,6 +70,7 @@ from persys_agent.runtimes.port import (
     RuntimeFailedError,
     RuntimeUnavailableError,
 )
+from persys_agent.settings.parse import PullPolicy
 from persys_core.model.ids import WorkloadId, is_valid_id
 from persys_core.model.spec import ComposeSpec, secret_values
 from persys_core.model.states import WorkloadType
@@ -72,7 +78,6 @@ from persys_core.model.usage import WorkloadUsage
 
 __all__ = ["ComposeRuntime"]
 
-_PROJECT = "com.docker.compose.project"
 _SOURCE = "compose.stats"
 _DEFAULTS = ComposeSettings()
 
@@ -92,9 +97,9 @@ class ComposeRuntime:
     ) -> None:
         self._engine = Engine(endpoint)
         self._root, self._owner, self._settings = root, owner, settings
-        self._compose = ComposeCommand(
-            commands or HostCommands(bare_environment()), settings, endpoint
-        )
+        programs = commands or HostCommands(bare_environment())
+        self._compose = ComposeCommand(programs, settings, endpoint)
+        self._sums = SumLimits(self._engine, programs, CgroupTree(settings.cgroups))
         self._meter = UsageMeter(self._engine, settings.first_sample, settings.concurrent_calls)
         self._words = LastWordsReader(self._engine)
         self._slots = asyncio.Semaphore(settings.concurrent_calls)
@@ -105,34 +110,55 @@ class ComposeRuntime:
             daemon = await self._engine.version()
             self._compose.forget()
             program = await self._compose.program()
+            problem = await self._sums.problem()
         except (RuntimeUnavailableError, EngineError) as error:
             return Capability(False, str(error))
-        return Capability(True, f"Compose {program.version}, Docker {text(daemon, 'Version')}")
+        held = f"; only each service alone is limited, not their sum: {problem}" if problem else ""
+        found = f"Compose {program.version}, Docker {text(daemon, 'Version')}{held}"
+        return Capability(True, found)
 
     async def create(self, order: Order) -> Creation:
         """Adopt, replace or make the application of this workload; see the port."""
         name = checked_id(order.workload_id)
-        app = await asyncio.to_thread(
-            application, order, allow_privileged=self._settings.allow_privileged
-        )
-        existing = await self._containers(name)
-        files = await self._files(order, app)
         folder = self._folder(name)
+        app = await asyncio.to_thread(
+            application,
+            order,
+            folder.path,
+            allow_privileged=self._settings.allow_privileged,
+            endpoint=self._engine.endpoint,
+        )
+        policy = pull_policy(order.spec.metadata, self._settings.images.pull_policy)
+        existing = await self._containers(name)
+        env = await self._env(order)
+        hold = await self._sums.prepare(project(self._owner, name), order.spec.resources)
+        files = Files(app.text, overlay(app, self._owner, order, hold), env)
         before = await asyncio.to_thread(folder.read) if existing else None
-        volumes = await self._engine.volumes({_PROJECT: project(self._owner, name)})
+        there = Remains(
+            await self._engine.volumes({PROJECT: hold.project}),
+            await asyncio.to_thread(folder.data),
+            before,
+        )
         await asyncio.to_thread(folder.write, files)
         if existing and _is_up_to_date(existing, app, order):
+            await self._sums.enforce(hold)
             return Creation.ADOPTED
         try:
+            if policy is not PullPolicy.MISSING:  # what is missing Compose pulls by itself
+                for image in app.images:
+                    await provide_image(self._engine, self._settings.images, image, policy)
             await self._up(name, ("--no-start",), secret_values(order.spec))
+            await self._check_made(name)
+            await self._sums.enforce(hold)
         except (RuntimeFailedError, asyncio.CancelledError):
-            await asyncio.shield(self._undo(name, before, volumes))
+            await asyncio.shield(self._undo(name, there))
             raise
         return Creation.REPLACED if existing else Creation.CREATED
 
     async def start(self, workload_id: WorkloadId) -> None:
         """Run every service that is not done; nothing happens where all of them run."""
         shown = await self._required(checked_id(workload_id))
+        await self._sums.enforce(self._hold(workload_id, _labels(shown[0])))
         if is_up([await self._alone(workload_id, each) for each in shown]):
             return
         for each in shown:
@@ -153,10 +179,12 @@ class ComposeRuntime:
         """Remove containers, networks and files; with ``with_data`` the named volumes too."""
         if not is_valid_id(workload_id):
             return
+        name = project(self._owner, workload_id)
         containers = await self._containers(workload_id)
         await self._halt(workload_id, containers, self._settings.removal_grace)
-        await self._clear(workload_id, keep=() if with_data else None)
-        await asyncio.to_thread(self._folder(workload_id).remove)
+        await clear(self._engine, name, () if with_data else None)
+        await self._sums.release(name)
+        await asyncio.to_thread(self._folder(workload_id).remove, () if with_data else None)
 
     async def inspect(self, workload_id: WorkloadId) -> Instance | None:
         """The application as the Engine shows its containers now."""
@@ -167,9 +195,12 @@ class ComposeRuntime:
 
     async def instances(self) -> Sequence[Instance]:
         """Every application of ours."""
-        found = await self._ours({})
-        names = sorted({texts(each, "Labels")[WORKLOAD] for each in found})
-        listed = await asyncio.gather(*map(self.inspect, names))
+        found = {}
+        for each in await self._ours({}):
+            found[texts(each, "Labels")[WORKLOAD]] = texts(each, "Labels")
+        for name, labels in found.items():
+            await self._sums.keep(self._hold(name, labels))
+        listed = await asyncio.gather(*map(self.inspect, sorted(found)))
         return [each for each in listed if each is not None]
 
     async def usage(self) -> Mapping[WorkloadId, WorkloadUsage]:
@@ -218,14 +249,13 @@ class ComposeRuntime:
     def _folder(self, workload_id: WorkloadId) -> ProjectFolder:
         return ProjectFolder(self._root, project(self._owner, workload_id))
 
-    async def _files(self, order: Order, app: Application) -> Files:
+    def _hold(self, workload_id: WorkloadId, labels: Mapping[str, str]) -> Hold:
+        return hold_labelled(project(self._owner, workload_id), labels)
+
+    async def _env(self, order: Order) -> str:
         assert isinstance(order.spec.body, ComposeSpec)
         program = await self._compose.program()
-        return Files(
-            compose=app.text,
-            overlay=overlay(app, self._owner, order),
-            env=env_text(order.spec.body.env, is_v1=program.is_v1),
-        )
+        return env_text(order.spec.body.env, is_v1=program.is_v1)
 
     async def _up(
         self, workload_id: WorkloadId, how: Sequence[str], hidden: frozenset[str]
@@ -271,7 +301,7 @@ class ComposeRuntime:
         try:
             await asyncio.gather(*(self._engine.stop(text(each, "Id"), seconds) for each in active))
         except EngineError as error:
-            raise _refused("stopped", error) from error
+            raise refused("stopped", error) from error
 
     async def _have_started(self, shown: Sequence[Document]) -> bool:
         """Start containers without their order: one alone has none, and without files nobody
@@ -283,30 +313,28 @@ class ComposeRuntime:
             return False
         return True
 
-    async def _undo(
-        self, workload_id: WorkloadId, before: Files | None, volumes: Sequence[str]
-    ) -> None:
-        """After a failed creation: the old files, or nothing at all where there was nothing."""
-        folder = self._folder(workload_id)
-        if before is not None:
-            await asyncio.to_thread(folder.write, before)
-        else:
-            await self._clear(workload_id, keep=volumes)
-            await asyncio.to_thread(folder.remove)
-
-    async def _clear(self, workload_id: WorkloadId, keep: Sequence[str] | None) -> None:
-        """Remove all that is the project's; of its volumes those to ``keep`` (``None``: all)."""
-        mark = {_PROJECT: project(self._owner, workload_id)}
+    async def _check_made(self, workload_id: WorkloadId) -> None:
+        """Look at what Compose really made, before it is started. What may not be is removed at
+        once: a container that is there could be started by anybody."""
+        if self._settings.allow_privileged:
+            return
+        made = await self._containers(workload_id)
         try:
-            for each in await self._engine.containers(mark):
-                await self._engine.delete(text(each, "Id"), with_volumes=keep is not None)
-            for network in await self._engine.networks(mark):
-                await self._engine.delete_network(network)
-            if keep is not None:
-                for volume in set(await self._engine.volumes(mark)) - set(keep):
-                    await self._engine.delete_volume(volume)
-        except EngineError as error:
-            raise _refused("removed", error) from error
+            check_made(((service_of(each), each) for each in made), sockets(self._engine.endpoint))
+        except RuntimeFailedError:
+            for each in made:
+                await self._engine.delete(text(each, "Id"))
+            raise
+
+    async def _undo(self, workload_id: WorkloadId, there: Remains) -> None:
+        """After a failed creation: the old files, or nothing at all where there was nothing."""
+        folder, name = self._folder(workload_id), project(self._owner, workload_id)
+        if there.files is not None:
+            await asyncio.to_thread(folder.write, there.files)
+        else:
+            await clear(self._engine, name, there.volumes)
+            await self._sums.release(name)
+            await asyncio.to_thread(folder.remove, there.data)
 
     async def _ours(self, marks: Mapping[str, str], *, running: bool = False) -> Sequence[Document]:
         wanted = {MANAGED: "true", NODE: self._owner.node_id, RUNTIME: KIND, **marks}
@@ -359,7 +387,3 @@ def _is_up_to_date(shown: Sequence[Document], app: Application, order: Order) ->
     wanted = (order.revision_id, order.spec_hash)
     found = {(_labels(each).get(REVISION), _labels(each).get(SPEC_HASH)) for each in shown}
     return found == {wanted} and app.expected <= set(map(service_of, shown))
-
-
-def _refused(what: str, error: EngineError) -> RuntimeFailedError:
-    return RuntimeFailedError(FailureCode.RUNTIME_ERROR, f"cannot be {what}: {error}")

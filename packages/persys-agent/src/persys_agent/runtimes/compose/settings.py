@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 
 from attrs import frozen
+
+from persys_agent.runtimes.docker.settings import DockerSettings
 
 __all__ = ["ComposeSettings"]
 
@@ -14,13 +17,16 @@ class ComposeSettings:
     """How Compose is used.
 
     ``binary``: the command, such as ``docker compose``; empty for whichever is there.
-    ``registry_config``: a ``config.json`` as ``docker login`` writes it, empty for none.
+    ``images``: how the images of services are pulled where Compose does not do it by itself, and
+    which ``config.json`` (as ``docker login`` writes it) both take logins from.
+    ``cgroups``: where the kernel's control groups are mounted.
     ``up_timeout``: for a creation, with all of its pulls. ``call_timeout``: for everything else.
     """
 
     binary: str = ""
     allow_privileged: bool = False
-    registry_config: str = ""
+    images: DockerSettings = DockerSettings()
+    cgroups: Path = Path("/sys/fs/cgroup")
     up_timeout: timedelta = timedelta(minutes=15)
     call_timeout: timedelta = timedelta(seconds=60)
     removal_grace: timedelta = timedelta(seconds=10)

@@ -1,0 +1,83 @@
+"""What a single service of an application may have: never more than the whole asks for.
+
+Decided here: a service without a limit of its own gets the whole, one with a higher limit is
+lowered to it, and a lower one stays. That is all there is where the sum cannot be held (``sums``);
+where it can, the kernel wants it so too, as no group may have a higher quota than the one above.
+Both spellings of a limit are written where a file has both, since Compose refuses two that differ.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from persys_agent.runtimes.docker.documents import Document, at, document
+from persys_core.model.resources import CPU, MEMORY, Resources
+
+__all__ = ["capped"]
+
+_BYTES_PER_MB = 1024 * 1024
+_SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[bkmgt]?)i?b?\Z", re.IGNORECASE)
+_UNITS = {"": 0, "b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_PERIOD_MICROSECONDS = 100_000
+_LIMITS = ("deploy", "resources", "limits")
+_RESERVED = ("deploy", "resources", "reservations")
+
+
+def capped(service: Document, asked: Resources) -> Mapping[str, object]:
+    """What to lay over a service of an application that asks for so much."""
+    laid: dict[str, object] = {}
+    limits: dict[str, object] = {}
+    if asked.get(CPU):
+        _cap_cpu(service, asked.get(CPU), laid, limits)
+    deploy: dict[str, object] = {}
+    if asked.get(MEMORY):
+        deploy.update(_cap_memory(service, asked.get(MEMORY) * _BYTES_PER_MB, laid, limits))
+    if limits and document(service, *_LIMITS):
+        deploy["limits"] = limits
+    return {**laid, "deploy": {"resources": deploy}} if deploy else laid
+
+
+def _cap_cpu(
+    service: Document, millicores: int, laid: dict[str, object], limits: dict[str, object]
+) -> None:
+    """A quota of its own stays a quota: the Engine takes no service that has both."""
+    if quota := _number(service.get("cpu_quota")):
+        period = _number(service.get("cpu_period")) or _PERIOD_MICROSECONDS
+        laid["cpu_quota"] = int(min(quota, period * millicores / 1000))
+        return
+    own = (service.get("cpus"), at(service, *_LIMITS, "cpus"))
+    cores = min([millicores / 1000, *filter(None, map(_number, own))])
+    laid["cpus"] = cores
+    limits["cpus"] = f"{cores:g}"
+
+
+def _cap_memory(
+    service: Document, most: int, laid: dict[str, object], limits: dict[str, object]
+) -> Mapping[str, object]:
+    """Memory without swap; a reservation may not be above the limit. What ``deploy`` gets."""
+    own = (service.get("mem_limit"), at(service, *_LIMITS, "memory"))
+    memory = min([most, *filter(None, map(_size, own))])
+    laid["mem_limit"] = laid["memswap_limit"] = str(memory)
+    limits["memory"] = str(memory)
+    if _size(service.get("mem_reservation")) > memory:
+        laid["mem_reservation"] = str(memory)
+    if _size(at(service, *_RESERVED, "memory")) > memory:
+        return {"reservations": {"memory": str(memory)}}
+    return {}
+
+
+def _number(value: object) -> float:
+    """A positive number, also as text; 0 for anything else."""
+    try:
+        return max(0.0, float(str(value)))
+    except ValueError:
+        return 0.0
+
+
+def _size(value: object) -> int:
+    """Bytes, as Compose reads them; 0 for what is no size."""
+    found = _SIZE.match(str(value).strip())
+    if found is None:
+        return 0
+    return int(float(found["number"]) * 1024 ** _UNITS[found["unit"].lower()])
