@@ -12,8 +12,9 @@ from persys_core.control.requests import (
     NodeTaintChange,
 )
 from persys_core.model.errors import NotFoundError, RefusedError
-from persys_core.model.spec import ManagedVolume
-from persys_core.model.states import DesiredState, NodeStatus, TaintEffect
+from persys_core.model.resources import Resources
+from persys_core.model.spec import ComposeSpec, ManagedVolume, WorkloadSpec
+from persys_core.model.states import DesiredState, NodeStatus, TaintEffect, WorkloadType
 from persys_core.ports.cluster_store import Kind
 from persys_core.sim.agent_behaviour import Behaviour, FaultPlan
 from persys_core.sim.agent_settings import Latency
@@ -263,11 +264,19 @@ async def test_drain_survives_beats_registrations_and_restarts(clock: VirtualClo
         assert await driver.node_of("w") == "n1"
 
 
+COMPOSE_DATA = ComposeSpec("services:\n  a:\n    image: db\nvolumes:\n  data:\n")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [container(metadata=LOCAL), WorkloadSpec(WorkloadType.COMPOSE, Resources(), COMPOSE_DATA)],
+    ids=("said", "compose"),
+)
 @virtual_time()
-async def test_local_data_stays_on_a_drained_node(clock: VirtualClock) -> None:
+async def test_local_data_stays_on_a_drained_node(clock: VirtualClock, spec: WorkloadSpec) -> None:
     """A pinned workload does not move; progress says so, and it runs on."""
     async with running_cluster(clock, machine("n1")) as driver:
-        await _running_on(driver, "n1", w=container(metadata=LOCAL))
+        await _running_on(driver, "n1", w=spec)
         driver.cluster.add_machine(machine("n2"))
         await driver.wait(seconds=5)
         await driver.cluster.api().nodes.drain(_drain())

@@ -12,7 +12,8 @@ from persys_core.model.constraints import (
     default_persistence,
     parse_constraints,
 )
-from persys_core.model.spec import ContainerSpec, WorkloadSpec
+from persys_core.model.spec import ComposeSpec, ContainerSpec, WorkloadSpec
+from persys_core.volumes.compose_file import has_local_volumes
 from persys_core.volumes.wishes import is_local
 
 __all__ = ["has_local_data"]
@@ -24,7 +25,8 @@ def has_local_data(spec: WorkloadSpec) -> bool:
     """Whether the workload must come back to the node that holds its data.
 
     The user's word (``persistence_class``, ``allow_move``) decides first. Without it machines,
-    ``local`` managed volumes and writable host paths are node-local (defect A8).
+    ``local`` managed volumes, named volumes of a Compose file and writable host paths are
+    node-local (defect A8).
     """
     constraints = parse_constraints(spec.metadata)
     if constraints.allow_move:
@@ -35,13 +37,17 @@ def has_local_data(spec: WorkloadSpec) -> bool:
 def _persistence(spec: WorkloadSpec, constraints: PlacementConstraints) -> PersistenceClass:
     if constraints.persistence is not None:
         return constraints.persistence
-    if _has_local_volume(spec) or _has_host_path(spec):
+    if _has_local_volume(spec) or _has_named_volume(spec) or _has_host_path(spec):
         return PersistenceClass.NODE_LOCAL
     return default_persistence(spec.type)
 
 
 def _has_local_volume(spec: WorkloadSpec) -> bool:
     return any(is_local(volume.driver) for volume in spec.managed_volumes)
+
+
+def _has_named_volume(spec: WorkloadSpec) -> bool:
+    return isinstance(spec.body, ComposeSpec) and has_local_volumes(spec.body.inline_yaml)
 
 
 def _has_host_path(spec: WorkloadSpec) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +151,20 @@ def test_images_are_those_that_will_run() -> None:
         inline_yaml="services: {a: {image: 'x:${V:-1}'}, b: {extends: a}, c: {image: y, scale: 0}}"
     )
     assert read(body).images == ("x:1",)
+
+
+def test_aliases_do_not_multiply() -> None:
+    """A file that is short and stands for no end of text is read at once, or refused."""
+    lines = ["x0: &a0 [x, x]", *(f"x{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 60))]
+    bomb = "\n".join([*lines, "services: {a: {image: x, labels: *a59, mem_limit: *a59}}"])
+    assert laid_over(read(bomb), Resources.of(memory_mb=1))["services"]["a"]["mem_limit"]
+    with pytest.raises(RuntimeFailedError, match="devices: a list or mapping"):
+        read(bomb.replace("labels", "devices"))
+    assert read("x: &x [*x]\nservices: {a: {image: y}}").images == ("y",)
+
+
+def test_variables_without_an_end_take_no_time() -> None:
+    """As long as a file may be."""
+    began = time.monotonic()
+    read("services: {a: {image: '" + "${a:-" * 100_000 + "'}}")
+    assert time.monotonic() - began < 2

@@ -30,6 +30,7 @@ def check(
         ("./a/..", "agent's own files"),
         ("./compose.yaml", "agent's own files"),
         ("{root}/own", "agent's own files"),
+        ("./a\0b", "no path has a NUL in it"),
         ("./link/x", "leads out of the application's own folder"),
     ],
 )

@@ -21,7 +21,7 @@ from persys_agent.runtimes.compose.command_line import bare_environment
 from persys_agent.runtimes.compose.escapes import check_file, sockets
 from persys_agent.runtimes.compose.folder import OWN_FILES
 from persys_agent.runtimes.compose.paths import check_paths
-from persys_agent.runtimes.compose.reading import replaced, with_inherited
+from persys_agent.runtimes.compose.reading import replaced, with_inherited, word
 from persys_agent.runtimes.compose.sums import Hold
 from persys_agent.runtimes.docker.documents import Document, text
 from persys_agent.runtimes.docker.labels import owner_labels, work_labels
@@ -94,7 +94,7 @@ def application(
         volumes=tuple(
             name for name, each in _objects(content, "volumes").items() if not each.get("external")
         ),
-        version=str(content.get("version") or ""),
+        version=word(content.get("version") or ""),
     )
 
 
@@ -139,7 +139,10 @@ def _content(body: ComposeSpec) -> Document:
         raise _invalid("there is no Compose file; a repository is nothing that the agent fetches")
     if len(body.inline_yaml) > _MOST_CHARACTERS:
         raise _invalid(f"the Compose file has more than {_MOST_CHARACTERS} characters")
-    content = replaced(_parsed(body.inline_yaml), {**body.env, **bare_environment()})
+    try:
+        content = replaced(_parsed(body.inline_yaml), {**body.env, **bare_environment()})
+    except RecursionError:
+        raise _invalid("the Compose file is nested too deeply to be read") from None
     assert isinstance(content, Mapping)
     return content
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from persys_agent.runtimes.compose.reading import word
 from persys_agent.runtimes.docker.documents import Document, at, document
 from persys_core.model.resources import CPU, MEMORY, Resources
 
@@ -70,14 +71,14 @@ def _cap_memory(
 def _number(value: object) -> float:
     """A positive number, also as text; 0 for anything else."""
     try:
-        return max(0.0, float(str(value)))
+        return max(0.0, float(word(value)))
     except ValueError:
         return 0.0
 
 
 def _size(value: object) -> int:
     """Bytes, as Compose reads them; 0 for what is no size."""
-    found = _SIZE.match(str(value).strip())
+    found = _SIZE.match(word(value).strip())
     if found is None:
         return 0
     return int(float(found["number"]) * 1024 ** _UNITS[found["unit"].lower()])

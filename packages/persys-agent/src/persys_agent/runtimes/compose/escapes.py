@@ -16,6 +16,7 @@ from pathlib import PurePosixPath
 from attrs import frozen
 
 from persys_agent.runtimes.compose.paths import mounted_paths
+from persys_agent.runtimes.compose.reading import word
 from persys_agent.runtimes.docker.documents import Document, at, document, items, text
 from persys_agent.runtimes.port import FailureCode, RuntimeFailedError
 
@@ -43,18 +44,18 @@ class Way:
 
 
 def _plain(value: object) -> str:
-    return "" if value in _NO else str(value)
+    return "" if value in _NO else word(value)
 
 
 def _not_plainly_no(value: object) -> str:
     """A text may become true in Compose: only a plain *no* is one."""
     if value is True:
         return "true"
-    return "" if value in (None, False, "false", "no") else str(value or '""')
+    return "" if value in (None, False, "false", "no") else word(value) or '""'
 
 
 def _of_the_host(value: object) -> str:
-    return "host" if str(value).strip().lower() == "host" else ""
+    return "host" if word(value).strip().lower() == "host" else ""
 
 
 def _anything(value: object) -> str:
@@ -62,13 +63,13 @@ def _anything(value: object) -> str:
 
 
 def _capabilities(value: object) -> str:
-    asked = [each.upper().removeprefix("CAP_") for each in map(str, _entries(value))]
+    asked = [each.upper().removeprefix("CAP_") for each in map(word, _entries(value))]
     return ", ".join(sorted(set(asked) - _HARMLESS))
 
 
 def _security(value: object) -> str:
     """Profiles are refused whole: whether another one is weaker cannot be told here."""
-    return ", ".join(each for each in map(str, _entries(value)) if not _is_stricter(each))
+    return ", ".join(each for each in map(word, _entries(value)) if not _is_stricter(each))
 
 
 def _is_stricter(option: str) -> bool:
@@ -173,5 +174,5 @@ def _entries(value: object) -> Sequence[object]:
 def _entry(value: object) -> str:
     """A device as the file or the Engine has it."""
     if not isinstance(value, Mapping):
-        return str(value)
-    return str(value.get("PathOnHost") or value.get("source") or value.get("type") or "yes")
+        return word(value)
+    return word(value.get("PathOnHost") or value.get("source") or value.get("type") or "yes")

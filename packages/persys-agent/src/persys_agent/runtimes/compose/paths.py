@@ -14,6 +14,7 @@ from pathlib import Path
 
 from attrs import evolve, frozen
 
+from persys_agent.runtimes.compose.reading import word
 from persys_agent.runtimes.docker.documents import Document, document, text
 from persys_agent.runtimes.port import FailureCode, RuntimeFailedError
 
@@ -35,7 +36,7 @@ class HostPath:
 def mounted_paths(services: Mapping[str, Document], content: Document) -> Iterator[HostPath]:
     """All that is mounted into containers; ``~`` is the home that Compose has."""
     for found in (*_binds(services), *_volume_devices(content), *_mounted_files(content)):
-        yield evolve(found, path=os.path.expanduser(found.path))
+        yield _expanded(found)
 
 
 def check_paths(
@@ -46,9 +47,15 @@ def check_paths(
     for each in mounted_paths(services, content):
         if problem := _problem(each.path, folder) or _own_problem(each.path, folder, own):
             raise _refused(each, problem)
-    for each in _env_files(services):
-        if problem := _problem(os.path.expanduser(each.path), folder):
+    for each in map(_expanded, _env_files(services)):
+        if problem := _problem(each.path, folder):
             raise _refused(each, problem)
+
+
+def _expanded(found: HostPath) -> HostPath:
+    if "\0" in found.path:
+        raise _refused(found, "no path has a NUL in it")
+    return evolve(found, path=os.path.expanduser(found.path))
 
 
 def _binds(services: Mapping[str, Document]) -> Iterator[HostPath]:
@@ -61,7 +68,7 @@ def _binds(services: Mapping[str, Document]) -> Iterator[HostPath]:
 def _source(volume: object) -> str:
     if isinstance(volume, Mapping):
         return text(volume, "source") if volume.get("type") == "bind" else ""
-    source, colon, _ = str(volume).partition(":")
+    source, colon, _ = word(volume).partition(":")
     return source if colon and source.startswith(_FIRST_OF_PATHS) else ""
 
 
@@ -83,7 +90,7 @@ def _mounted_files(content: Document) -> Iterator[HostPath]:
 def _env_files(services: Mapping[str, Document]) -> Iterator[HostPath]:
     for name, service in services.items():
         for each in _listed(service.get("env_file")):
-            path = text(each, "path") if isinstance(each, Mapping) else str(each)
+            path = text(each, "path") if isinstance(each, Mapping) else word(each)
             yield HostPath(name, "env_file", path)
 
 

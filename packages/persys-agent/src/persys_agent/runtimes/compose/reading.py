@@ -12,26 +12,45 @@ from collections.abc import Mapping
 
 from persys_agent.runtimes.docker.documents import Document
 
-__all__ = ["replaced", "with_inherited"]
+__all__ = ["replaced", "with_inherited", "word"]
 
 _VARIABLE = re.compile(
     r"\$(?:(?P<dollar>\$)|(?P<bare>[A-Za-z_]\w*)"
-    r"|\{(?P<name>[A-Za-z_]\w*)(?:(?P<how>:?[-?+])(?P<word>[^}]*))?\})"
+    r"|\{(?P<name>[A-Za-z_]\w*)(?:(?P<how>:?[-?+])(?P<word>[^}$]*+))?\})"
 )
 _MOST_ANCESTORS = 20
 
 
 def replaced(value: object, variables: Mapping[str, str]) -> object:
-    """The value with all variables in its texts replaced; keys have none."""
-    match value:
-        case str():
+    """The value with all variables in its texts replaced; keys have none. What the file has in
+    several places is one object in the result too, so that aliases cannot multiply."""
+    known: dict[int, object] = {}
+
+    def of(value: object) -> object:
+        if id(value) in known:
+            return known[id(value)]
+        if isinstance(value, str):
             return _VARIABLE.sub(lambda found: _value(found, variables), value)
-        case Mapping():
-            return {name: replaced(each, variables) for name, each in value.items()}
-        case list():
-            return [replaced(each, variables) for each in value]
-        case _:
-            return value
+        if isinstance(value, Mapping):
+            mapping: dict[object, object] = {}
+            known[id(value)] = mapping
+            mapping.update((name, of(each)) for name, each in value.items())
+            return mapping
+        if isinstance(value, list):
+            entries: list[object] = []
+            known[id(value)] = entries
+            entries.extend(map(of, value))
+            return entries
+        return value
+
+    return of(value)
+
+
+def word(value: object) -> str:
+    """A single value as text; of a list or a mapping, which may be without end, only what it is."""
+    if isinstance(value, list | Mapping | tuple | set):
+        return "a list or mapping"
+    return str(value)
 
 
 def with_inherited(name: str, services: Mapping[str, Document]) -> Document:
