@@ -15,8 +15,9 @@ __all__ = ["add"]
 _DETAILS = """\
 A workload with local data (a local volume, also one of a Compose file, a writable host path, a
 machine's disks) waits for the node that has it, even if that node never comes back. With
---discard-local it starts elsewhere as if new: its data is neither moved nor copied, and is lost for good where the agent removes it with the
-old copy, once the machine is back. Save first what you still need.
+--discard-local it starts elsewhere as if new: its data is neither moved nor copied, and is lost for
+good where the agent removes it with the old copy, once the machine is back. Save first what you
+still need.
 Refused while the node is in service, since nothing has to be given up then."""
 
 
