@@ -14,7 +14,9 @@ import pytest_asyncio
 from attrs import evolve
 
 from persys_agent.runtimes.compose.application import project
+from persys_agent.runtimes.compose.cgroups import CGROUPS
 from persys_agent.runtimes.compose.settings import ComposeSettings
+from persys_agent.runtimes.docker.sweep import sweep
 from persys_agent.runtimes.port import Creation, FailureCode, Instance, Order, RuntimeFailedError
 from persys_agent.testing.interactive import given
 from persys_agent.testing.runtime import RuntimeSuite
@@ -232,9 +234,6 @@ async def test_all_services_are_followed_to_the_last(applications: ComposeBench)
             pass
 
 
-CGROUPS = Path("/sys/fs/cgroup")
-
-
 def limits(name: str) -> tuple[str, str, str]:
     """What the kernel holds the project to: memory, memory with swap or swap, CPU time."""
     group = f"persys/{project(OWNER, name)}"
@@ -289,6 +288,18 @@ async def test_services_together_have_no_more_than_is_asked_for(
         await run(applications, order_of(name, compose(two, asked=more)))
         assert limits(name)[::2] == (str(96 << 20), "25000")
     assert groups(name) == []
+
+
+@pytest.mark.asyncio
+async def test_a_sweep_leaves_no_group(applications: ComposeBench) -> None:
+    """What demos and tests leave is cleared away with the groups above it."""
+    name = applications.new_id()
+    spec = compose({"a": service()}, asked=Resources.of(memory_mb=32))
+    await run(applications, order_of(name, spec))
+    assert groups(name) != []
+    await sweep(applications.engine, lambda cluster_id: cluster_id == OWNER.cluster_id)
+    assert groups(name) == []
+    await applications.runtime.remove(name, with_data=True)
 
 
 def holds(shown: dict[str, Any], name: str) -> bool:

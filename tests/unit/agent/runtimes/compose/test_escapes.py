@@ -88,6 +88,13 @@ def test_a_bind_by_another_name_is_one(content: Mapping[str, object]) -> None:
         check_file({"web": {}}, content, FORBIDDEN)
 
 
+def test_home_is_that_of_compose(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent without a home of its own gives Compose the root as one."""
+    monkeypatch.delenv("HOME", raising=False)
+    with pytest.raises(RuntimeFailedError, match="web: volumes: /srv/d"):
+        check_file({"web": {"volumes": ["~/srv/d:/x"]}}, {}, FORBIDDEN)
+
+
 def test_a_link_to_the_socket_is_the_socket(tmp_path: Path) -> None:
     """Whatever its name is."""
     (tmp_path / "real").mkdir()

@@ -14,8 +14,10 @@ from pathlib import Path
 
 from persys_core.model.resources import CPU, MEMORY, Resources
 
-__all__ = ["BASE", "CgroupTree"]
+__all__ = ["BASE", "CGROUPS", "CgroupTree"]
 
+CGROUPS = Path("/sys/fs/cgroup")
+"""Where the kernel's tree is on every host with systemd, and on most others."""
 BASE = "persys"
 """The group that those of all applications are in."""
 _CONTROLLERS = ("cpu", "memory")
@@ -86,7 +88,11 @@ class CgroupTree:
         for folder in self._everywhere(name):
             with suppress(OSError):
                 folder.rmdir()
-        return next(self._everywhere(name), None) is None
+        return not self.has(name)
+
+    def has(self, name: str) -> bool:
+        """Whether the group is in any tree."""
+        return next(self._everywhere(name), None) is not None
 
     def _folders(self, name: str) -> list[Path]:
         if self.version == "2":

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from attrs import evolve, frozen
 
+from persys_agent.runtimes.compose.command_line import bare_environment
 from persys_agent.runtimes.compose.reading import word
 from persys_agent.runtimes.docker.documents import Document, document, text
 from persys_agent.runtimes.port import FailureCode, RuntimeFailedError
@@ -55,6 +56,9 @@ def check_paths(
 def _expanded(found: HostPath) -> HostPath:
     if "\0" in found.path:
         raise _refused(found, "no path has a NUL in it")
+    if found.path == "~" or found.path.startswith("~/"):
+        home = bare_environment()["HOME"]  # the agent's own may be none
+        return evolve(found, path=os.path.join(home, found.path[2:]))
     return evolve(found, path=os.path.expanduser(found.path))
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from attrs import frozen
 
+from persys_agent.runtimes.compose.cgroups import CGROUPS
 from persys_agent.runtimes.docker.settings import DockerSettings
 
 __all__ = ["ComposeSettings"]
@@ -26,7 +27,7 @@ class ComposeSettings:
     binary: str = ""
     allow_privileged: bool = False
     images: DockerSettings = DockerSettings()
-    cgroups: Path = Path("/sys/fs/cgroup")
+    cgroups: Path = CGROUPS
     up_timeout: timedelta = timedelta(minutes=15)
     call_timeout: timedelta = timedelta(seconds=60)
     removal_grace: timedelta = timedelta(seconds=10)

@@ -138,7 +138,7 @@ class SumLimits:
         """Remove the parent of a project whose containers are gone; nothing where there is none."""
         self._held.pop(project, None)
         name = _slice(project)
-        if (self.systemd.runtime / f"{name}.d").exists():
+        if self._drop_ins(project).exists():
             try:
                 await self._systemctl("stop", name)
                 await self._systemctl("revert", name)
@@ -168,6 +168,13 @@ class SumLimits:
             return await self.engine.info()
         except EngineError as error:
             return {_DRIVER: f"unknown: {error}"}
+
+    def is_there(self, project: str) -> bool:
+        """Whether a parent of the project is there."""
+        return self.tree.has(project) or self._drop_ins(project).exists()
+
+    def _drop_ins(self, project: str) -> Path:
+        return self.systemd.runtime / f"{_slice(project)}.d"
 
     def _problem(self, info: Document) -> str:
         if not self.engine.endpoint.startswith("unix://"):

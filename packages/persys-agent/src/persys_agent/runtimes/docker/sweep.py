@@ -1,7 +1,8 @@
 """Removes all that clusters made on a daemon: for demos and tests, whose clusters end.
 
 Decided here: what belongs to a cluster. Containers are found by its label; networks, which Compose
-makes without our labels, by the projects of those containers. Agents never call this.
+makes without our labels, and control groups, by the projects of those containers. Agents never call
+this.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
+from persys_agent.commands import HostCommands
+from persys_agent.runtimes.compose.cgroups import CGROUPS, CgroupTree
+from persys_agent.runtimes.compose.sums import SumLimits
 from persys_agent.runtimes.docker.documents import Document, text, texts
 from persys_agent.runtimes.docker.engine import NOT_FOUND, Engine, EngineError
 from persys_agent.runtimes.docker.labels import CLUSTER, MANAGED, NODE
@@ -51,6 +55,8 @@ async def sweep(
         clusters |= {texts(each, "Labels").get(CLUSTER, "") for each in found}
         results = await _removed(engine, found, known, clusters)
         if all(results) and not await _containers(engine, is_meant):
+            sums = SumLimits(engine, HostCommands(), CgroupTree(CGROUPS))
+            await asyncio.gather(*map(sums.release, filter(sums.is_there, sorted(known))))
             return count
         await asyncio.sleep(_PAUSE_SECONDS)
     raise LeftoversError(
