@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import socket
 from collections.abc import AsyncIterator, Iterator
@@ -14,7 +15,7 @@ import pytest_asyncio
 from attrs import evolve
 
 from persys_agent.runtimes.compose.application import project
-from persys_agent.runtimes.compose.cgroups import CGROUPS
+from persys_agent.runtimes.compose.cgroups import CGROUPS, CgroupTree
 from persys_agent.runtimes.compose.settings import ComposeSettings
 from persys_agent.runtimes.docker.sweep import sweep
 from persys_agent.runtimes.port import Creation, FailureCode, Instance, Order, RuntimeFailedError
@@ -291,6 +292,20 @@ async def test_services_together_have_no_more_than_is_asked_for(
 
 
 @pytest.mark.asyncio
+async def test_limits_come_back_with_the_host(applications: ComposeBench) -> None:
+    """Docker starts containers by itself, in groups that have no limits after a start of the host:
+    an agent that comes up looks at what runs, and holds it again."""
+    name = applications.new_id()
+    asked = Resources.of(cpu_millicores=500, memory_mb=48)
+    async with removing(applications.runtime, name):
+        await run(applications, order_of(name, compose({"a": service()}, asked=asked)))
+        await asyncio.to_thread(CgroupTree(CGROUPS).limit, project(OWNER, name), Resources())
+        assert limits(name)[0] != str(48 << 20)
+        assert len(await (await applications.again()).instances()) == 1
+        assert limits(name)[::2] == (str(48 << 20), "50000")
+
+
+@pytest.mark.asyncio
 async def test_a_sweep_leaves_no_group(applications: ComposeBench) -> None:
     """What demos and tests leave is cleared away with the groups above it."""
     name = applications.new_id()
@@ -322,6 +337,23 @@ async def test_without_a_parent_each_service_is_held_to_the_whole(
             shown = [each for each in daemon.containers().values() if holds(each, name)]
             host = shown[0]["HostConfig"]
             assert (host["CgroupParent"], host["Memory"]) == ("", 32 << 20)
+
+
+@pytest.mark.asyncio
+async def test_what_is_adopted_stays_where_it_stands(
+    applications: ComposeBench, daemon: Dockerd
+) -> None:
+    """An agent that could have no parent any more leaves one that has containers in it alone."""
+    name = applications.new_id()
+    order = order_of(name, compose({"a": service()}, asked=Resources.of(memory_mb=32)))
+    async with removing(applications.runtime, name):
+        await run(applications, order)
+        settings = evolve(SETTINGS, cgroups=applications.root / "none")
+        bench = ComposeBench(daemon, applications.root, settings)
+        async with closing(bench):
+            assert await bench.runtime.create(order) is Creation.ADOPTED
+            await bench.runtime.start(name)
+        assert limits(name)[0] == str(32 << 20)
 
 
 @pytest.mark.asyncio

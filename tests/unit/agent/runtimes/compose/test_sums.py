@@ -207,7 +207,11 @@ async def test_limits_come_back_with_the_host(tmp_path: Path) -> None:
     await made.keep(hold)
     await made.keep(hold)
     assert len(programs.calls) == 1
-    await sums(tmp_path, {}, Programs(code=1)).keep(hold)
+    broken = Programs(code=1)
+    made = sums(tmp_path, {}, broken)
+    await made.keep(hold)
+    await made.keep(hold)
+    assert len(broken.calls) == 1
 
 
 def test_labels_name_no_other_parent() -> None:

@@ -141,7 +141,8 @@ class ComposeRuntime:
         )
         await asyncio.to_thread(folder.write, files)
         if existing and _is_up_to_date(existing, app, order):
-            await self._sums.enforce(hold)
+            # Where they stand, which need not be where they would stand if they were made now.
+            await self._sums.keep(self._hold(name, _labels(existing[0])))
             return Creation.ADOPTED
         try:
             if policy is not PullPolicy.MISSING:  # what is missing Compose pulls by itself
@@ -158,9 +159,11 @@ class ComposeRuntime:
     async def start(self, workload_id: WorkloadId) -> None:
         """Run every service that is not done; nothing happens where all of them run."""
         shown = await self._required(checked_id(workload_id))
-        await self._sums.enforce(self._hold(workload_id, _labels(shown[0])))
+        hold = self._hold(workload_id, _labels(shown[0]))
         if is_up([await self._alone(workload_id, each) for each in shown]):
+            await self._sums.keep(hold)
             return
+        await self._sums.enforce(hold)
         for each in shown:
             if flag(each, "State", "Paused"):
                 await self._engine.unpause(text(each, "Id"))

@@ -124,9 +124,10 @@ class SumLimits:
 
     async def keep(self, hold: Hold) -> None:
         """Enforce it again where this process has not yet: Docker starts containers by itself when
-        the host comes up, in groups without limits. Raises nothing."""
+        the host comes up, in groups without limits. Raises nothing, and tries it once."""
         if not hold.parent or self._held.get(hold.project) == hold:
             return
+        self._held[hold.project] = hold
         try:
             await self.enforce(hold)
         except RuntimeFailedError as error:
@@ -135,7 +136,8 @@ class SumLimits:
             )
 
     async def release(self, project: str) -> None:
-        """Remove the parent of a project whose containers are gone; nothing where there is none."""
+        """Remove the parent of a project whose containers are gone, or stand elsewhere; nothing
+        where there is none. What still runs in a slice would be stopped with it."""
         self._held.pop(project, None)
         name = _slice(project)
         if self._drop_ins(project).exists():
