@@ -59,6 +59,9 @@ def test_both_spellings_say_the_same() -> None:
         **memory(8 << 20),
         **limits(cpus="0.1", memory=str(8 << 20)),
     }
+    odd = capped(limits(cpus="0.1234567"), ASKED)
+    assert odd["cpus"] == 0.1234567
+    assert odd["deploy"] == limits(cpus="0.1234567", memory=str(64 << 20))["deploy"]
     reserved = {"deploy": {"resources": {"reservations": {"memory": "1g"}}}}
     assert capped(reserved, ASKED)["deploy"] == {
         "resources": {"reservations": {"memory": str(64 << 20)}}

@@ -50,7 +50,7 @@ def _cap_cpu(
     own = (service.get("cpus"), at(service, *_LIMITS, "cpus"))
     cores = min([millicores / 1000, *filter(None, map(_number, own))])
     laid["cpus"] = cores
-    limits["cpus"] = f"{cores:g}"
+    limits["cpus"] = str(cores)
 
 
 def _cap_memory(
