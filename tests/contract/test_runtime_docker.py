@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 import socket
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
@@ -43,6 +44,7 @@ from persys_core.model.resources import Resources
 from persys_core.model.spec import ContainerSpec, ManagedVolume, PortMapping, VolumeMount
 from persys_core.model.states import RestartPolicy
 from tests.contract.docker_bench import LASTING, MISSING_IMAGE, OWNER, DockerBench, container
+from tests.e2e.processes import eventually
 from tests.servers.dockerd import IMAGE, Dockerd, run_dockerd
 from tests.servers.registry import Registry, run_registry
 
@@ -407,7 +409,37 @@ async def test_health_is_told(docker: DockerBench) -> None:
         await until_state(docker.runtime, name, AgentState.RUNNING)
         sick = await until(docker.runtime, name, lambda it: "unhealthy" in it.message)
         assert sick.state is AgentState.RUNNING
-        assert sick.message == "running, unhealthy: looked"
+        assert sick.message == "unhealthy: looked"
+
+
+@pytest.mark.asyncio
+async def test_restarts_are_told(docker: DockerBench, daemon: Dockerd) -> None:
+    """A container that its policy starts again and again says how often, whether it runs at this
+    moment or not, and how it ended last, also where no look found it between two runs."""
+    name, other = docker.new_id(), docker.new_id()
+
+    def always(script: str) -> ContainerSpec:
+        return ContainerSpec(IMAGE, ("sh", "-c", script), restart_policy=RestartPolicy.ALWAYS)
+
+    async with removing(docker.runtime, name), removing(docker.runtime, other):
+        loop = container(body=always("echo no such table >&2; exit 3"))
+        await run(docker, order_of(name, loop))
+        said = re.compile(r"restarted (once|\d+ times) in 10 min, last exit 3: no such table")
+        found = await until(docker.runtime, name, lambda it: said.fullmatch(it.message) is not None)
+        assert found.restarts >= 1
+
+        once = "test -f /ended && exec sleep 600; touch /ended; sleep 1; exit 7"
+        await run(docker, order_of(other, container(body=always(once))))
+        assert (await until_state(docker.runtime, other, AgentState.RUNNING)).message == "running"
+
+        def runs_again() -> bool:  # asked of the daemon itself, so that no look of ours sees it end
+            shown = daemon.containers()[other]
+            return bool(shown["RestartCount"] == 1 and shown["State"]["Running"])
+
+        await eventually(runs_again, "it is started again")
+        again = await docker.runtime.inspect(other)
+        assert again is not None
+        assert again.message == "restarted once in 10 min, last exit 7"
 
 
 @pytest.mark.asyncio

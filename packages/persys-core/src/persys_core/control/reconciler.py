@@ -22,6 +22,7 @@ from persys_core.control.term import AGAIN, Next, Stays, Term
 from persys_core.control.tombstones import TombstoneSteps
 from persys_core.control.work import Work
 from persys_core.model.errors import FrozenError
+from persys_core.model.remarks import Remark, remark_of
 from persys_core.model.states import DesiredState
 from persys_core.model.workload import Failure, FailureKind
 from persys_core.nodes.leaving import Leaving
@@ -126,6 +127,7 @@ class Reconciler:
             Action.SETTLE: records.settle,
             Action.COMPLETE: self._complete,
             Action.RECORD_FAILURE: self._count_failure,
+            Action.AWAIT_START: self._await_start,
             Action.FINALIZE_DELETE: records.finalize_delete,
             Action.ABANDON_DELETE: records.abandon_delete,
             Action.ASSIGN: places.assign,
@@ -161,6 +163,10 @@ class Reconciler:
     async def _count_failure(self, case: Case) -> Next:
         return await self._records.failed(case.workload.id, self._failure(case))
 
+    async def _await_start(self, case: Case) -> Next:
+        is_done = await self._records.hear(case)
+        return self._wait(Action.AWAIT_START, case) if is_done else AGAIN
+
     async def _complete(self, case: Case) -> Next:
         following = await self._records.complete(case)
         if following is AGAIN:
@@ -176,6 +182,9 @@ class Reconciler:
         timeout = self._term.config.apply_timeout(case.workload.spec.type)
         state = case.situation.observed.value
         text = f"still {state} {timeout.total_seconds():g} s after it was sent"
+        said = case.seen.sighting.message if case.seen else ""
+        if remark_of(said) is not Remark.NONE:
+            text += f": {said}"
         return Failure("start_timeout", text, FailureKind.WORKLOAD, case.now)
 
     def _short_run(self, case: Case) -> Failure:

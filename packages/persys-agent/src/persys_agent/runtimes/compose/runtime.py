@@ -50,6 +50,7 @@ from persys_agent.runtimes.docker.labels import (
     checked_id,
 )
 from persys_agent.runtimes.docker.log_lines import LastWordsReader
+from persys_agent.runtimes.docker.restarts import RestartWatch
 from persys_agent.runtimes.docker.states import instance, secrets
 from persys_agent.runtimes.docker.usage import ContainerUse, UsageMeter, total_usage
 from persys_agent.runtimes.port import (
@@ -97,6 +98,7 @@ class ComposeRuntime:
         )
         self._meter = UsageMeter(self._engine, settings.first_sample, settings.concurrent_calls)
         self._words = LastWordsReader(self._engine)
+        self._restarts = RestartWatch(self._engine.last_exit)
         self._slots = asyncio.Semaphore(settings.concurrent_calls)
 
     async def probe(self) -> Capability:
@@ -343,7 +345,8 @@ class ComposeRuntime:
 
     async def _alone(self, workload_id: WorkloadId, shown: Document) -> ServiceContainer:
         words = await self._words.of(shown)
-        return ServiceContainer(service_of(shown), instance(workload_id, shown, words))
+        restarts = await self._restarts.remark(shown, words)
+        return ServiceContainer(service_of(shown), instance(workload_id, shown, words, restarts))
 
 
 def _labels(shown: Document) -> Mapping[str, str]:

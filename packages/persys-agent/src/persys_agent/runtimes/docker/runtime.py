@@ -40,6 +40,7 @@ from persys_agent.runtimes.docker.labels import (
 )
 from persys_agent.runtimes.docker.log_lines import LastWordsReader, container_lines
 from persys_agent.runtimes.docker.names import container_name
+from persys_agent.runtimes.docker.restarts import RestartWatch
 from persys_agent.runtimes.docker.settings import DockerSettings
 from persys_agent.runtimes.docker.states import instance, secrets
 from persys_agent.runtimes.docker.usage import UsageMeter, total_usage
@@ -89,6 +90,7 @@ class DockerRuntime:
         self._meter = UsageMeter(self._engine, settings.first_sample, settings.concurrent_calls)
         self._adopted: set[WorkloadId] = set()
         self._words = LastWordsReader(self._engine)
+        self._restarts = RestartWatch(self._engine.last_exit)
 
     async def probe(self) -> Capability:
         """Ask the daemon for its version, and for what it cannot limit."""
@@ -269,7 +271,8 @@ class DockerRuntime:
             return await self.inspect(workload_id)
 
     async def _instance(self, workload_id: WorkloadId, shown: Document) -> Instance:
-        return instance(workload_id, shown, await self._words.of(shown))
+        words = await self._words.of(shown)
+        return instance(workload_id, shown, words, await self._restarts.remark(shown, words))
 
     async def _created(self, order: Order) -> Creation:
         policy = pull_policy(order.spec.metadata, self._settings.pull_policy)
