@@ -15,7 +15,7 @@ from rich.text import Text
 
 from persys_proto.control.v1 import control_pb2 as pb
 from persysctl.output import words
-from persysctl.output.tables import plain_table, status_text
+from persysctl.output.tables import plain_table, remarked_status, status_text
 from persysctl.output.words import NOTHING
 
 __all__ = ["Order", "nodes", "sorted_nodes", "sorted_workloads", "workloads"]
@@ -61,7 +61,7 @@ def workloads(views: Sequence[pb.WorkloadView], now: datetime) -> Iterable[Rende
         [
             view.workload_id,
             view.assigned_node_id or NOTHING,
-            status_text(view.status),
+            remarked_status(view),
             *_workload_use(view, now),
         ]
         for view in views

@@ -25,6 +25,7 @@ __all__ = [
     "deadline",
     "in_future",
     "instant",
+    "one_line",
     "pairs",
     "short_revision",
 ]
@@ -39,6 +40,11 @@ _CONTROL |= dict.fromkeys((*range(8234, 8239), *range(8294, 8298)), "�")
 def clean(text: str) -> str:
     """``text`` without characters that steer a terminal: it came from elsewhere."""
     return text.translate(_CONTROL)
+
+
+def one_line(text: str) -> str:
+    """``text`` on one line: each line break, with the blanks around it, is one blank."""
+    return " ".join(text.split()) if "\n" in text or "\t" in text else text
 
 
 def _span(seconds: float) -> str:
