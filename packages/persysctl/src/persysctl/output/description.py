@@ -102,6 +102,7 @@ def _node_pairs(view: pb.NodeView, now: datetime) -> Iterator[tuple[str, str | T
     yield "Remarks", tables.remarks(view, taints=False)
     yield "Fenced", words.instant(view, "fenced_at", now)
     yield "Heartbeat", words.instant(view, "last_heartbeat", now)
+    yield "When silent", tables.promise(view)
     yield "Used", _node_usage(view, now) if view.HasField("usage") else ""
     yield "Address", view.grpc_endpoint
     yield "Types", ", ".join(view.supported_workload_types)

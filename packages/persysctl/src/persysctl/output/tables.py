@@ -24,6 +24,7 @@ __all__ = [
     "nodes",
     "pairs_table",
     "plain_table",
+    "promise",
     "remarked_status",
     "status_text",
     "workloads",
@@ -189,6 +190,14 @@ def remarks(view: pb.NodeView, *, taints: bool) -> str:
         trouble.append(view.status_reason)
     marks = [f"taint {taint(each)}" for each in view.taints] if taints else []
     return ", ".join([*([" and ".join(intent) + reason] if intent else []), *marks, *trouble])
+
+
+def promise(view: pb.NodeView) -> str:
+    """What its agent does by itself when it hears nothing; empty where it promised nothing."""
+    if not view.stop_after_seconds:
+        return ""
+    span = words.span(view.stop_after_seconds)
+    return f"its agent stops exclusive work {span} after its lease ended"
 
 
 # ------------------------------------------------------------------------- events

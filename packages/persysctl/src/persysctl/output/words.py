@@ -28,6 +28,7 @@ __all__ = [
     "one_line",
     "pairs",
     "short_revision",
+    "span",
 ]
 
 NOTHING = "-"
@@ -47,7 +48,7 @@ def one_line(text: str) -> str:
     return " ".join(text.split()) if "\n" in text or "\t" in text else text
 
 
-def _span(seconds: float) -> str:
+def span(seconds: float) -> str:
     """A span in its largest unit, and the next one where the first is small: ``3m20s``."""
     whole = max(0, int(seconds))
     for (size, name), (below, below_name) in pairwise(_SPANS):
@@ -74,7 +75,7 @@ def _datetime(message: Message, field: str) -> datetime | None:
 def age(message: Message, field: str, now: datetime) -> str:
     """How long ago the instant in ``field`` was; ``-`` where it is not set."""
     moment = _datetime(message, field)
-    return NOTHING if moment is None else _span((now - moment).total_seconds())
+    return NOTHING if moment is None else span((now - moment).total_seconds())
 
 
 def in_future(message: Message, field: str, now: datetime) -> str:
@@ -83,7 +84,7 @@ def in_future(message: Message, field: str, now: datetime) -> str:
     if moment is None:
         return NOTHING
     seconds = (moment - now).total_seconds()
-    return f"in {_span(seconds)}" if seconds >= 1 else "now"
+    return f"in {span(seconds)}" if seconds >= 1 else "now"
 
 
 def deadline(message: Message, field: str, now: datetime) -> str:
@@ -91,7 +92,7 @@ def deadline(message: Message, field: str, now: datetime) -> str:
     moment = _datetime(message, field)
     if moment is None or moment > now:
         return in_future(message, field, now)
-    return f"passed {_span((now - moment).total_seconds())} ago"
+    return f"passed {span((now - moment).total_seconds())} ago"
 
 
 def counted(count: int, noun: str) -> str:
@@ -104,7 +105,7 @@ def instant(message: Message, field: str, now: datetime) -> str:
     moment = _datetime(message, field)
     if moment is None:
         return NOTHING
-    return f"{moment:%Y-%m-%dT%H:%M:%SZ} ({_span((now - moment).total_seconds())} ago)"
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ} ({span((now - moment).total_seconds())} ago)"
 
 
 def amount(value: int | float, unit: str) -> str:
