@@ -38,7 +38,7 @@ from persys_agent.runtimes.compose.states import (
 )
 from persys_agent.runtimes.docker.documents import Document, flag, text, texts
 from persys_agent.runtimes.docker.engine import Engine, EngineError
-from persys_agent.runtimes.docker.execution import run_inside
+from persys_agent.runtimes.docker.execution import Target, run_inside, target_of
 from persys_agent.runtimes.docker.labels import (
     CLUSTER,
     MANAGED,
@@ -206,9 +206,14 @@ class ComposeRuntime:
         tty: bool = False,
     ) -> AsyncGenerator[ExecOutput | ExecExit, None]:
         """Run a command in the first service, or in the one that the spec names for that."""
-        shown = await self._required(workload_id)
-        chosen = [each for each in shown if _labels(each).get(EXEC_LABEL) == "true"] or shown
-        running = run_inside(self._engine, text(chosen[0], "Id"), command, input, tty=tty)
+
+        async def find() -> Target:
+            shown = await self._required(workload_id)
+            chosen = [each for each in shown if _labels(each).get(EXEC_LABEL) == "true"] or shown
+            service = service_of(chosen[0])
+            return target_of(chosen[0], f'service "{service}" of workload "{workload_id}"')
+
+        running = run_inside(self._engine, find, command, input, tty=tty)
         async with aclosing(running):
             async for item in running:
                 yield item

@@ -23,7 +23,7 @@ from persys_agent.runtimes.docker.configuration import (
 )
 from persys_agent.runtimes.docker.documents import Document, flag, items, number, text, texts
 from persys_agent.runtimes.docker.engine import NOT_FOUND, Engine, EngineError
-from persys_agent.runtimes.docker.execution import run_inside
+from persys_agent.runtimes.docker.execution import Target, run_inside, target_of
 from persys_agent.runtimes.docker.failures import create_failure, start_failure, taken_port
 from persys_agent.runtimes.docker.images import provide_image, pull_policy
 from persys_agent.runtimes.docker.labels import (
@@ -193,8 +193,15 @@ class DockerRuntime:
         tty: bool = False,
     ) -> AsyncGenerator[ExecOutput | ExecExit, None]:
         """Run a command inside; closing the iterator ends it."""
-        container = await self._required(workload_id)
-        running = run_inside(self._engine, container, command, input, tty=tty)
+
+        async def find() -> Target:
+            shown = await self._ours(workload_id)
+            if shown is None:
+                raise _absent(workload_id)
+            return target_of(shown, f'workload "{workload_id}"')
+
+        within = self._settings.exec_starts_within
+        running = run_inside(self._engine, find, command, input, tty=tty, starts_within=within)
         async with aclosing(running):
             async for item in running:
                 yield item
