@@ -212,7 +212,10 @@ def test_ages(seconds: int, text: str) -> None:
     ("value", "unit", "text"),
     [(500, "millicores", "500m"), (1500, "millicores", "1.5 cores"), (512, "MB", "512 MB"),
      (1536, "MB", "1.5 GB"), (-2048, "MB", "-2 GB"), (10, "GB", "10 GB"), (3, "units", "3 units"),
-     (3, "", "3")],
+     (3, "", "3"), (100_000_000, "millicores", "100000 cores"),
+     (12_345, "millicores", "12.345 cores"),
+     (12_345_678_000, "millicores", "12345678 cores"), (10_000_000, "MB", "9765.6 GB"),
+     (2_000_000, "units", "2000000 units"), (0, "GB", "0 GB")],
 )  # fmt: skip
 def test_amounts(value: int, unit: str, text: str) -> None:
     """An amount always names its unit."""

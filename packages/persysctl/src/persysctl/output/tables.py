@@ -158,7 +158,8 @@ def _node_cells(view: pb.NodeView, now: datetime, *, wide: bool) -> list[str | T
     cells: list[str | Text] = [
         view.node_id,
         status_text(view.status),
-        f"{view.available_cpu_cores:g} of {view.total_cpu_cores:g}",
+        f"{words.plain_number(view.available_cpu_cores)} of"
+        f" {words.plain_number(view.total_cpu_cores)}",
         f"{memory} {words.amount(view.total_memory_mb, 'MB')}",
         words.age(view, "last_heartbeat", now),
     ]

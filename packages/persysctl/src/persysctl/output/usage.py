@@ -124,7 +124,8 @@ def _node_use(view: pb.NodeView, now: datetime) -> Sequence[str]:
     disk = words.amount_of(view.capacity, "disk")
     return (
         NOTHING if percent is None else f"{percent:.1f}%",
-        f"{view.usage.cpu_used_millicores / 1000:.2f} of {view.total_cpu_cores:g}",
+        f"{view.usage.cpu_used_millicores / 1000:.2f} of"
+        f" {words.plain_number(view.total_cpu_cores)}",
         f"{_size_mb(view.usage.memory_used_mb)} of {_size_mb(view.total_memory_mb)}",
         f"{view.usage.disk_used_gb} GB" + (f" of {disk} GB" if disk else ""),
         words.age(view, "usage_reported_at", now),

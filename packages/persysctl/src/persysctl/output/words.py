@@ -27,6 +27,7 @@ __all__ = [
     "instant",
     "one_line",
     "pairs",
+    "plain_number",
     "short_revision",
     "span",
 ]
@@ -112,13 +113,19 @@ def amount(value: int | float, unit: str) -> str:
     """An amount with its unit: cores for millicores, GB for many MB, else as it is."""
     match unit:
         case "millicores":
-            return f"{value / 1000:g} cores" if abs(value) >= 1000 else f"{value:g}m"
+            return f"{plain_number(value / 1000)} cores" if abs(value) >= 1000 else f"{value:g}m"
         case "MB" if abs(value) >= 1024:
-            return f"{round(value / 1024, 1):g} GB"
+            return f"{plain_number(round(value / 1024, 1))} GB"
         case "":
-            return f"{value:g}"
+            return plain_number(value)
         case _:
-            return f"{value:g} {unit}"
+            return f"{plain_number(value)} {unit}"
+
+
+def plain_number(value: float) -> str:
+    """``2``, ``2.5``, ``100000``: three places at most, and never an exponent."""
+    text = f"{value:.3f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
 
 
 def amount_of(resources: Iterable[pb.ResourceAmount], name: str) -> int | None:
