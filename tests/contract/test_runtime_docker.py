@@ -488,7 +488,9 @@ async def test_restarts_are_told(docker: DockerBench, daemon: Dockerd) -> None:
         found = await until(docker.runtime, name, lambda it: said.fullmatch(it.message) is not None)
         assert found.restarts >= 1
 
-        once = "test -f /ended && exec sleep 600; touch /ended; sleep 1; exit 7"
+        once = (
+            "test -f /ended && echo new && exec sleep 600; touch /ended; sleep 1; echo late; exit 7"
+        )
         await run(docker, order_of(other, container(body=always(once))))
         assert (await until_state(docker.runtime, other, AgentState.RUNNING)).message == "running"
 
@@ -499,7 +501,7 @@ async def test_restarts_are_told(docker: DockerBench, daemon: Dockerd) -> None:
         await eventually(runs_again, "it is started again")
         again = await docker.runtime.inspect(other)
         assert again is not None
-        assert again.message == "restarted once in 10 min, last exit 7"
+        assert again.message == "restarted once in 10 min, last exit 7: late"
 
 
 @pytest.mark.asyncio

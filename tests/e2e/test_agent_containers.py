@@ -140,7 +140,7 @@ async def test_what_runs_and_is_not_well_is_told(cluster: Cluster) -> None:
         for line in (await ctl(address, "list", "workloads")).out.splitlines()
     }
     assert "Running (restarting)" in listed["looping"]
-    assert "in 10 min, last exit 3" in listed["looping"]
+    assert "in 10 min, last exit 3: no such table" in listed["looping"]
     assert "Running (unhealthy)" in listed["sick"]
     described = (await ctl(address, "describe", "workload", "sick")).out
     assert "Running (unhealthy: no answer)" in described

@@ -21,7 +21,8 @@ class Bench:
         self.made_at, self.began_at = START - made, START - made
         self.asked: list[datetime] = []
         self.known_exit: int | None = None
-        self.watch = RestartWatch(self._last_exit, lambda: self.now)
+        self.known_words = ""
+        self.watch = RestartWatch(self._last_exit, self._words_before, lambda: self.now)
 
     async def _last_exit(
         self, container: str, ended_at: datetime, started_at: datetime
@@ -30,6 +31,10 @@ class Bench:
         assert container == "c1"
         self.asked.append(ended_at)
         return self.known_exit
+
+    async def _words_before(self, container: str, before: datetime) -> LastWords:
+        assert (container, before) == ("c1", self.began_at)
+        return LastWords(self.known_words)
 
     def shown(
         self, count: int, status: str = "running", code: int = 0, **state: object
@@ -81,15 +86,15 @@ async def test_restarts_are_counted_while_they_are_recent() -> None:
 @pytest.mark.asyncio
 async def test_the_code_of_an_end_that_nobody_saw_is_asked_for() -> None:
     """A container that runs again shows no code: the Engine is asked, once for each look at new
-    restarts. What it does not know any more is left out."""
+    restarts, and for what was written before. What it does not know any more is left out."""
     bench = Bench()
     await bench.look(0)
-    bench.known_exit = 137
-    assert await bench.look(1) == "restarted once in 10 min, last exit 137"
+    bench.known_exit, bench.known_words = 137, "begins\nloads hush-hush\n"
+    assert await bench.look(1) == "restarted once in 10 min, last exit 137: loads ***"
     await bench.look(1)
     assert bench.asked == [bench.began_at]
-    bench.known_exit = None
-    assert await bench.look(2) == "restarted 2 times in 10 min"
+    bench.known_exit, bench.known_words = None, "again"
+    assert await bench.look(2) == "restarted 2 times in 10 min: again"
 
 
 @pytest.mark.asyncio

@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from persys_agent.commands import Commands, HostCommands
@@ -49,7 +50,7 @@ from persys_agent.runtimes.docker.labels import (
     WORKLOAD,
     checked_id,
 )
-from persys_agent.runtimes.docker.log_lines import LastWordsReader
+from persys_agent.runtimes.docker.log_lines import LastWordsReader, last_words
 from persys_agent.runtimes.docker.restarts import RestartWatch
 from persys_agent.runtimes.docker.states import instance, secrets
 from persys_agent.runtimes.docker.usage import ContainerUse, UsageMeter, total_usage
@@ -98,7 +99,7 @@ class ComposeRuntime:
         )
         self._meter = UsageMeter(self._engine, settings.first_sample, settings.concurrent_calls)
         self._words = LastWordsReader(self._engine)
-        self._restarts = RestartWatch(self._engine.last_exit)
+        self._restarts = RestartWatch(self._engine.last_exit, partial(last_words, self._engine))
         self._slots = asyncio.Semaphore(settings.concurrent_calls)
 
     async def probe(self) -> Capability:

@@ -173,13 +173,21 @@ class Engine:
         return await self._found(ask)
 
     async def logs(
-        self, container_id: str, tail: int | None, *, follow: bool, since: datetime | None = None
+        self,
+        container_id: str,
+        tail: int | None,
+        *,
+        follow: bool,
+        since: datetime | None = None,
+        until: datetime | None = None,
     ) -> AsyncGenerator[bytes, None]:
         """What it wrote, with times, in the framing of the Engine; ``follow``: until it ends."""
         query = {"stdout": "1", "stderr": "1", "timestamps": "1"}
         query["tail"] = "all" if tail is None else str(max(0, tail))
         if since is not None:
             query["since"] = f"{since.timestamp():.6f}"
+        if until is not None:
+            query["until"] = f"{until.timestamp():.6f}"
         async with self.translated():
             docker = self._streaming()
             await self._negotiated(docker)

@@ -1,9 +1,9 @@
 """How often containers were started again lately by the Engine's own restart policy.
 
 Decided here: what is remembered of a container between two looks. The Engine counts restarts over a
-container's life and says when none of them was, and it forgets the exit code of the last end as
-soon as the container runs again. Both are asked for or noted when the count moves, so that a
-container that is well costs nothing.
+container's life and does not say when they were, and it forgets how the last run ended as soon as
+the container runs again. That is asked for when the count moves, so that a container that is well
+costs nothing.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ _REMEMBERED = 10_000
 
 LastExit = Callable[[str, datetime, datetime], Awaitable[int | None]]
 """The code of a container's end that was between these instants, if that is still known."""
+WordsBefore = Callable[[str, datetime], Awaitable[LastWords]]
+"""What a container wrote last before this instant."""
 
 
 @define
@@ -47,13 +49,20 @@ def _utc_now() -> datetime:
 class RestartWatch:
     """The restarts of one Engine's containers. ``now``: this machine's clock."""
 
-    def __init__(self, last_exit: LastExit, now: Callable[[], datetime] = _utc_now) -> None:
+    def __init__(
+        self,
+        last_exit: LastExit,
+        words_before: WordsBefore,
+        now: Callable[[], datetime] = _utc_now,
+    ) -> None:
         self._last_exit = last_exit
+        self._words_before = words_before
         self._now = now
         self._containers: OrderedDict[str, _Known] = OrderedDict()
 
     async def remark(self, shown: Document, words: LastWords) -> str:
-        """What there is to say of the container's restarts; empty where there were none lately."""
+        """What there is to say of the container's restarts; empty where there were none lately.
+        ``words``: its last, where it has ended and was not started again yet."""
         container, count, now = text(shown, "Id"), number(shown, "RestartCount"), self._now()
         known = self._containers.pop(container, None)
         if known is None:
@@ -65,18 +74,22 @@ class RestartWatch:
         self._remember(container, known)
         if new > 0:
             known.restarts.append((now, new))
-            known.exit_code = await self._exit_code(container, shown)
+            known.exit_code, words = await self._ending(container, shown, words)
         if words.lines:
             known.last_words = last_line(scrubbed(words.lines, secrets(shown)))
         return restarts_text(known.lately(now), known.exit_code, known.last_words)
 
-    async def _exit_code(self, container: str, shown: Document) -> int | None:
+    async def _ending(
+        self, container: str, shown: Document, words: LastWords
+    ) -> tuple[int | None, LastWords]:
+        """How its last run ended, whether or not it runs again."""
         code = exit_code(shown)
         ended_at = instant(shown, "State", "FinishedAt")
         started_at = instant(shown, "State", "StartedAt")
         if code is not None or ended_at is None or started_at is None:
-            return code
-        return await self._last_exit(container, ended_at, started_at)
+            return code, words
+        code = await self._last_exit(container, ended_at, started_at)
+        return code, await self._words_before(container, started_at)
 
     def _remember(self, container: str, known: _Known) -> None:
         self._containers[container] = known

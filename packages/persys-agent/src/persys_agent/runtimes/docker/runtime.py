@@ -14,6 +14,7 @@ import math
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from datetime import timedelta
+from functools import partial
 
 from persys_agent.runtimes.docker.configuration import (
     KIND,
@@ -38,7 +39,7 @@ from persys_agent.runtimes.docker.labels import (
     ownership,
     refusal,
 )
-from persys_agent.runtimes.docker.log_lines import LastWordsReader, container_lines
+from persys_agent.runtimes.docker.log_lines import LastWordsReader, container_lines, last_words
 from persys_agent.runtimes.docker.names import container_name
 from persys_agent.runtimes.docker.restarts import RestartWatch
 from persys_agent.runtimes.docker.settings import DockerSettings
@@ -90,7 +91,7 @@ class DockerRuntime:
         self._meter = UsageMeter(self._engine, settings.first_sample, settings.concurrent_calls)
         self._adopted: set[WorkloadId] = set()
         self._words = LastWordsReader(self._engine)
-        self._restarts = RestartWatch(self._engine.last_exit)
+        self._restarts = RestartWatch(self._engine.last_exit, partial(last_words, self._engine))
 
     async def probe(self) -> Capability:
         """Ask the daemon for its version, and for what it cannot limit."""
