@@ -28,7 +28,6 @@ from persys_core.model.workload import Failure, FailureKind
 from persys_core.nodes.leaving import Leaving
 from persys_core.placement.ledger import LedgerError
 from persys_core.ports.cluster_store import StoreUnavailableError
-from persys_core.ports.observer import Metric
 from persys_core.ports.tracer import Span, SpanName
 from persys_core.reconcile.actions import Action
 from persys_core.reconcile.decide import Rule, decide
@@ -103,9 +102,6 @@ class Reconciler:
         rule, following = await self._perform(case)
         note_outcome(self._term, case, rule)
         span.ends_as(rule.action.value)
-        self._term.ports.observer.increment(
-            Metric.RECONCILE_RESULTS, {"action": rule.action.value, "success": "true"}
-        )
         return following
 
     async def _perform(self, case: Case) -> tuple[Rule, Next]:
