@@ -221,15 +221,28 @@ async def test_ports_that_are_taken(healthy: dict[str, str]) -> None:
 async def test_ports_of_an_agent_that_runs(healthy: dict[str, str]) -> None:
     """The doctor may be asked about a node that works."""
 
-    async def well() -> Health:
-        return Health(True)
+    *ports, agent = await _looked_at_running(healthy, Health(True))
+    assert [each.verdict for each in (*ports, agent)] == [Verdict.OK] * 3
+    assert "an agent runs here" in ports[1].found
 
-    server = MetricsServer(AgentMetrics(), well)
+
+@pytest.mark.asyncio
+async def test_an_agent_that_runs_and_is_not_well(healthy: dict[str, str]) -> None:
+    """Such as one whose node id another agent has: its own word is passed on."""
+    *_, agent = await _looked_at_running(healthy, Health(False, "registration refused: held by x"))
+    assert (agent.check, agent.verdict) == ("agent", Verdict.FAIL)
+    assert agent.found.endswith("registration refused: held by x")
+
+
+async def _looked_at_running(healthy: dict[str, str], health: Health) -> list[Finding]:
+    async def asked() -> Health:
+        return health
+
+    server = MetricsServer(AgentMetrics(), asked)
     await server.start("127.0.0.1", 0)
     found = await looked(look_at_ports, case(healthy, PERSYS_METRICS_PORT=str(server.port)))
     await server.stop()
-    assert [each.verdict for each in found] == [Verdict.OK, Verdict.OK]
-    assert "an agent runs here" in found[1].found
+    return found
 
 
 @pytest.mark.asyncio
