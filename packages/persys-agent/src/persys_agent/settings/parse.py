@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import timedelta
 from enum import StrEnum
 from typing import TypeVar
@@ -27,6 +28,7 @@ __all__ = [
     "VaultMethod",
     "address",
     "choice",
+    "docker_endpoint",
     "flag",
     "host",
     "labels",
@@ -200,6 +202,20 @@ def address(given: str) -> str:
 def optional_address(given: str) -> str:
     """``host:port`` that may be left empty."""
     return address(given) if given else ""
+
+
+def docker_endpoint(given: str) -> str:
+    """Where the Docker Engine listens: what its clients and Compose both understand."""
+    scheme, _, rest = given.partition("://")
+    with suppress(ValueError):
+        if scheme == "unix" and rest.startswith("/") and rest != "/":
+            return path(given)
+        if scheme == "tcp":
+            return f"tcp://{address(rest.removesuffix('/'))}"
+    raise ValueError(
+        "unix:///path/of/the/socket or tcp://host:port (forward a daemon that is reached by ssh or"
+        " TLS to a socket)"
+    )
 
 
 def node_id(given: str) -> str:
