@@ -8,19 +8,24 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from aiodocker.execs import Exec
 from attrs import evolve
 
+from persys_agent.runtimes.docker.engine import Engine
+from persys_agent.runtimes.docker.execution import Target, run_inside, target_of
 from persys_agent.runtimes.docker.settings import DockerSettings
 from persys_agent.runtimes.port import (
     AttachedVolume,
     Creation,
+    ExecExit,
     ExecOutput,
     FailureCode,
     Order,
@@ -43,6 +48,7 @@ from persys_core.model.resources import Resources
 from persys_core.model.spec import ContainerSpec, ManagedVolume, PortMapping, VolumeMount
 from persys_core.model.states import RestartPolicy
 from tests.contract.docker_bench import LASTING, MISSING_IMAGE, OWNER, DockerBench, container
+from tests.e2e.processes import eventually
 from tests.servers.dockerd import IMAGE, Dockerd, run_dockerd
 from tests.servers.registry import Registry, run_registry
 
@@ -372,6 +378,62 @@ async def test_a_hung_daemon_is_silent(docker: DockerBench, daemon: Dockerd) -> 
     await impatient.aclose()
 
 
+@pytest.mark.parametrize("hangs", ["before it is asked", "before it begins"])
+@pytest.mark.asyncio
+async def test_a_hung_daemon_begins_no_command(
+    docker: DockerBench, daemon: Dockerd, hangs: str
+) -> None:
+    """A command that a daemon does not begin ends with a word for people, wherever the daemon is
+    stuck; one that runs has all the time it wants."""
+    name, within = docker.new_id(), timedelta(milliseconds=300)
+
+    class Hanging(Engine):
+        async def prepare_exec(self, container_id: str, command: Sequence[str], tty: bool) -> Exec:
+            prepared = await super().prepare_exec(container_id, command, tty)
+            daemon.freeze()
+            return prepared
+
+    engine = Hanging(daemon.endpoint) if hangs == "before it begins" else docker.engine
+    async with removing(docker.runtime, name):
+        await run(docker, order_of(name, container()))
+        shown = await docker.engine.named(name)
+        assert shown is not None
+
+        async def find() -> Target:
+            if engine is docker.engine:
+                daemon.freeze()
+                await docker.engine.named(name)
+            return target_of(shown, name)
+
+        try:
+            running = run_inside(engine, find, ["true"], given(), tty=False, starts_within=within)
+            with pytest.raises(RuntimeUnavailableError, match=r"did not begin .* within 0\.3 s"):
+                await anext(running)
+        finally:
+            daemon.thaw()
+        impatient = DockerBench(daemon, evolve(SETTINGS, exec_starts_within=timedelta(seconds=1)))
+        told = impatient.interactive.execute(name, ["sh", "-c", "sleep 1.5; echo done"], given())
+        assert [each async for each in told] == [ExecOutput(b"done\n", "stdout"), ExecExit(0)]
+        await impatient.aclose()
+    if engine is not docker.engine:
+        await engine.aclose()
+
+
+@pytest.mark.asyncio
+async def test_a_command_in_what_does_not_run_names_the_workload(docker: DockerBench) -> None:
+    """A person reads which workload it is and that it does not run, and no id of 64 digits."""
+    name = docker.new_id()
+    async with removing(docker.runtime, name):
+        await run(docker, order_of(name, container("exit 0")))
+        await until_state(docker.runtime, name, AgentState.STOPPED)
+        with pytest.raises(RuntimeFailedError) as caught:
+            await anext(docker.interactive.execute(name, ["true"], given()))
+    assert str(caught.value) == (
+        f'workload "{name}" is not running (its container: ended with code 0), so no command can be'
+        " run in it"
+    )
+
+
 @pytest.mark.asyncio
 async def test_paused_is_stopped(docker: DockerBench, daemon: Dockerd) -> None:
     """Whoever paused a container finds it stopped; ``start`` lets it go on as it was."""
@@ -407,7 +469,39 @@ async def test_health_is_told(docker: DockerBench) -> None:
         await until_state(docker.runtime, name, AgentState.RUNNING)
         sick = await until(docker.runtime, name, lambda it: "unhealthy" in it.message)
         assert sick.state is AgentState.RUNNING
-        assert sick.message == "running, unhealthy: looked"
+        assert sick.message == "unhealthy: looked"
+
+
+@pytest.mark.asyncio
+async def test_restarts_are_told(docker: DockerBench, daemon: Dockerd) -> None:
+    """A container that its policy starts again and again says how often, whether it runs at this
+    moment or not, and how it ended last, also where no look found it between two runs."""
+    name, other = docker.new_id(), docker.new_id()
+
+    def always(script: str) -> ContainerSpec:
+        return ContainerSpec(IMAGE, ("sh", "-c", script), restart_policy=RestartPolicy.ALWAYS)
+
+    async with removing(docker.runtime, name), removing(docker.runtime, other):
+        loop = container(body=always("echo no such table >&2; exit 3"))
+        await run(docker, order_of(name, loop))
+        said = re.compile(r"restarted (once|\d+ times) in 10 min, last exit 3: no such table")
+        found = await until(docker.runtime, name, lambda it: said.fullmatch(it.message) is not None)
+        assert found.restarts >= 1
+
+        once = (
+            "test -f /ended && echo new && exec sleep 600; touch /ended; sleep 1; echo late; exit 7"
+        )
+        await run(docker, order_of(other, container(body=always(once))))
+        assert (await until_state(docker.runtime, other, AgentState.RUNNING)).message == "running"
+
+        def runs_again() -> bool:  # asked of the daemon itself, so that no look of ours sees it end
+            shown = daemon.containers()[other]
+            return bool(shown["RestartCount"] == 1 and shown["State"]["Running"])
+
+        await eventually(runs_again, "it is started again")
+        again = await docker.runtime.inspect(other)
+        assert again is not None
+        assert again.message == "restarted once in 10 min, last exit 7: late"
 
 
 @pytest.mark.asyncio

@@ -16,6 +16,7 @@ import pytest
 import pytest_asyncio
 
 from persys_proto.control.v1 import control_pb2 as pb
+from persys_server.dev.picture import Picture
 from tests.e2e.agents import IMPATIENT, LASTING, identities, shell
 from tests.e2e.processes import ctl, eventually, free_port, server
 from tests.e2e.real_cluster import Cluster, cluster_of
@@ -112,6 +113,38 @@ async def test_output_is_read_and_commands_run_where_the_workload_is(cluster: Cl
     assert (written.code, written.out, written.err) == (0, "one\n", "two\n")
     ran = await ctl(address, "exec", "talks", "--", "sh", "-c", "echo $((40 + 2)); exit 7")
     assert (ran.code, ran.out) == (7, "42\n")
+
+
+async def test_what_runs_and_is_not_well_is_told(cluster: Cluster) -> None:
+    """A crash loop under a policy that starts it again, and a check that fails: both are Running,
+    and persysctl says of each what is amiss."""
+    loop = shell("looping", "sleep 2; echo no such table >&2; exit 3", restart="always")
+    sick = shell("sick")
+    check = "persys.agent.health."
+    sick.spec.metadata.update({f"{check}command": "echo no answer; exit 1", f"{check}retries": "1"})
+    sick.spec.metadata[f"{check}interval"] = "0.5"
+    await cluster.apply(loop, sick)
+
+    def is_told(name: str, code: str) -> Callable[[Picture], bool]:
+        def told(seen: Picture) -> bool:
+            view = seen.workload(name)
+            return view is not None and view.reason.code == code
+
+        return told
+
+    assert await cluster.eye.until(is_told("looping", "restarting"), 60)
+    assert await cluster.eye.until(is_told("sick", "unhealthy"), 60)
+    address = cluster.server.address
+    listed = {
+        line.split()[0]: " ".join(line.split())
+        for line in (await ctl(address, "list", "workloads")).out.splitlines()
+    }
+    assert "Running (restarting)" in listed["looping"]
+    assert "in 10 min, last exit 3: no such table" in listed["looping"]
+    assert "Running (unhealthy)" in listed["sick"]
+    described = (await ctl(address, "describe", "workload", "sick")).out
+    assert "Running (unhealthy: no answer)" in described
+    await cluster.delete("looping", "sick")
 
 
 async def test_an_application_keeps_its_data(cluster: Cluster, daemon: Dockerd) -> None:

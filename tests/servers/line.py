@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 
-__all__ = ["Line"]
+__all__ = ["Line", "line_to"]
 
 _CHUNK = 1 << 16
 
@@ -26,6 +26,10 @@ class Line:
         """Is shown everything that goes to the server, before it goes."""
         self.hold_at = b""
         """A connection on which these bytes are to go to the server is held from then on."""
+        self.refuses = False
+        """New connections are broken at once."""
+        self.connections = 0
+        """How many were taken so far."""
 
     @classmethod
     async def to(cls, target: str) -> Line:
@@ -70,6 +74,10 @@ class Line:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.refuses:
+            writer.transport.abort()
+            return
+        self.connections += 1
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -120,3 +128,13 @@ class Line:
                 sink.write(chunk)
                 await sink.drain()
         sink.close()
+
+
+@asynccontextmanager
+async def line_to(target: str) -> AsyncIterator[Line]:
+    """A line to ``host:port`` that ends with the block."""
+    line = await Line.to(target)
+    try:
+        yield line
+    finally:
+        await line.aclose()

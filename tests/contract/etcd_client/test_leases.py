@@ -12,8 +12,9 @@ from persys_adapters.etcd.client import (
     LeaseLostError,
     WatchBatch,
 )
-from tests.contract.etcd_client.support import client_of, proxy_of
+from tests.contract.etcd_client.support import client_of
 from tests.servers.etcd import EtcdCluster
+from tests.servers.line import line_to
 
 MANY = 1000
 
@@ -72,14 +73,14 @@ async def test_an_unrenewed_lease_is_lost_after_its_deadline_not_before(
 async def test_many_leases_are_renewed_over_one_connection(etcd_server: EtcdCluster) -> None:
     """A thousand leases are renewed at once, over one connection, each with its own deadline."""
     async with (
-        proxy_of(etcd_server.endpoints[0]) as proxy,
-        EtcdClient(EtcdConfig((proxy.endpoint,))) as client,
+        line_to(etcd_server.endpoints[0]) as line,
+        EtcdClient(EtcdConfig((line.endpoint,))) as client,
     ):
         leases = await asyncio.gather(*(client.lease_grant(60) for _ in range(MANY)))
         before = asyncio.get_running_loop().time()
         deadlines = await asyncio.gather(*(client.keep_alive(lease.id) for lease in leases))
         assert min(deadlines) >= before + 60
-        proxy.cut()
+        line.cut()
         await asyncio.gather(*(client.keep_alive(lease.id) for lease in leases))
-        assert proxy.connections == 2
+        assert line.connections == 2
         await asyncio.gather(*(client.lease_revoke(lease.id) for lease in leases))

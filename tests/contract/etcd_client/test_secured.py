@@ -18,8 +18,8 @@ from persys_adapters.etcd.client import (
     WatchBatch,
     end_of_prefix,
 )
-from tests.contract.etcd_client.support import proxy_of
 from tests.servers.etcd import EtcdCluster, EtcdTls, make_tls, run_cluster
+from tests.servers.line import line_to
 
 QUICK = timedelta(milliseconds=100)
 
@@ -145,16 +145,16 @@ async def test_rotation_opens_new_connections_without_failing_calls(tmp_path: Pa
     neither calls under way nor the watch are lost."""
     tls = make_tls(tmp_path / "tls")
     with run_cluster(tmp_path, 1, tls=tls) as cluster:
-        async with proxy_of(cluster.endpoints[0]) as proxy:
-            config = EtcdConfig((proxy.endpoint,), tls=files_of(tls), tls_check_interval=QUICK)
+        async with line_to(cluster.endpoints[0]) as line:
+            config = EtcdConfig((line.endpoint,), tls=files_of(tls), tls_check_interval=QUICK)
             async with EtcdClient(config) as client, asyncio.timeout(30):
                 await client.put(b"/a", b"1")
-                assert proxy.connections == 1
+                assert line.connections == 1
                 for path in (tls.client_certificate, tls.client_key):
                     path.write_bytes(path.read_bytes() + b"\n")
                 await asyncio.sleep(0.15)
                 await asyncio.gather(*(client.put(b"/a", b"%d" % n) for n in range(20)))
-                assert proxy.connections == 2
+                assert line.connections == 2
 
 
 def replace(old: Path, new: Path) -> None:

@@ -18,8 +18,9 @@ from persys_adapters.etcd.client import (
     WatchRewound,
     end_of_prefix,
 )
-from tests.contract.etcd_client.support import Proxy, client_of, proxy_of
+from tests.contract.etcd_client.support import client_of
 from tests.servers.etcd import EtcdCluster
+from tests.servers.line import Line, line_to
 
 EVENTS = 6000
 WRITERS = 40
@@ -47,11 +48,11 @@ async def revisions_of(watching: AsyncIterator[WatchEvent], count: int) -> list[
     return found
 
 
-async def cut_often(proxy: Proxy) -> None:
-    """Drop the proxy's connections again and again."""
+async def cut_often(line: Line) -> None:
+    """Drop the line's connections again and again."""
     while True:
         await asyncio.sleep(0.15)
-        proxy.cut()
+        line.cut()
 
 
 @pytest.mark.asyncio
@@ -61,10 +62,10 @@ async def test_nothing_is_lost_or_doubled_while_the_line_is_cut(etcd_alone: Etcd
     prefix = b"/cut/"
     async with (
         client_of(etcd_alone) as writer,
-        proxy_of(etcd_alone.endpoints[0]) as proxy,
-        EtcdClient(EtcdConfig((proxy.endpoint,))) as reader,
+        line_to(etcd_alone.endpoints[0]) as line,
+        EtcdClient(EtcdConfig((line.endpoint,))) as reader,
     ):
-        cutting = asyncio.create_task(cut_often(proxy))
+        cutting = asyncio.create_task(cut_often(line))
         first = (await writer.range(prefix)).revision + 1
         async with aclosing(reader.watch(prefix, end_of_prefix(prefix), first)) as watching:
             reading = asyncio.create_task(revisions_of(watching, EVENTS))
@@ -74,7 +75,7 @@ async def test_nothing_is_lost_or_doubled_while_the_line_is_cut(etcd_alone: Etcd
         cutting.cancel()
         await asyncio.gather(cutting, return_exceptions=True)
     assert found == written
-    assert proxy.connections > 5
+    assert line.connections > 5
 
 
 @pytest.mark.asyncio
@@ -117,20 +118,20 @@ async def test_compaction_during_a_pause_is_told(etcd_alone: EtcdCluster) -> Non
     prefix = b"/gone/"
     async with (
         client_of(etcd_alone) as writer,
-        proxy_of(etcd_alone.endpoints[0]) as proxy,
-        EtcdClient(EtcdConfig((proxy.endpoint,))) as reader,
+        line_to(etcd_alone.endpoints[0]) as line,
+        EtcdClient(EtcdConfig((line.endpoint,))) as reader,
     ):
         await writer.put(prefix + b"a", b"1")
         first = await writer.put(prefix + b"b", b"1")
         watching = reader.watch(prefix, end_of_prefix(prefix), first.revision)
         async with aclosing(watching), asyncio.timeout(10):
             assert isinstance(await anext(watching), WatchBatch)
-            proxy.refuses = True
-            proxy.cut()
+            line.refuses = True
+            line.cut()
             await writer.delete(prefix + b"a")
             last = await writer.put(prefix + b"c", b"1")
             await writer.compact(last.revision, physical=True)
-            proxy.refuses = False
+            line.refuses = False
             assert await anext(watching) == WatchCompacted(last.revision)
             assert await anext(watching, None) is None
         found = await reader.range(prefix, end_of_prefix(prefix))
@@ -145,8 +146,8 @@ async def test_a_replaced_store_is_told(etcd_alone: EtcdCluster, etcd_server: Et
     async with (
         client_of(etcd_alone) as first,
         client_of(etcd_server) as second,
-        proxy_of(etcd_alone.endpoints[0]) as proxy,
-        EtcdClient(EtcdConfig((proxy.endpoint,))) as client,
+        line_to(etcd_alone.endpoints[0]) as line,
+        EtcdClient(EtcdConfig((line.endpoint,))) as client,
     ):
         for number in range(50):
             await first.put(prefix + b"%d" % number, b"1")
@@ -155,7 +156,8 @@ async def test_a_replaced_store_is_told(etcd_alone: EtcdCluster, etcd_server: Et
             async with asyncio.timeout(10):
                 await revisions_of(watching, 50)
                 assert (await client.range(prefix)).cluster_id == watching.cluster_id
-                proxy.lead_to(etcd_server.endpoints[0])
+                line.lead_to(etcd_server.endpoints[0])
+                line.cut()
                 last = await anext(watching)
                 assert await anext(watching, None) is None
         assert isinstance(last, WatchRewound)
@@ -169,15 +171,15 @@ async def test_a_half_open_line_is_left(etcd_server: EtcdCluster) -> None:
     idle timeout, with every event; and its age tells of the time in between (E02)."""
     prefix, idle = b"/half/", timedelta(seconds=1)
     direct = etcd_server.endpoints[0]
-    async with client_of(etcd_server) as writer, proxy_of(direct) as proxy:
-        config = EtcdConfig((proxy.endpoint, direct), watch_idle_timeout=idle)
+    async with client_of(etcd_server) as writer, line_to(direct) as line:
+        config = EtcdConfig((line.endpoint, direct), watch_idle_timeout=idle)
         async with (
             EtcdClient(config) as client,
             aclosing(client.watch(prefix, end_of_prefix(prefix))) as watching,
             asyncio.timeout(10),
         ):
             await reached(watching)
-            proxy.freeze()
+            line.hold()
             heard_at = watching.last_heard_at
             written = await write(writer, prefix, 100)
             assert watching.last_heard_at == heard_at
@@ -190,15 +192,15 @@ async def test_a_quiet_watch_is_proven_alive(etcd_server: EtcdCluster) -> None:
     """A real etcd answers progress requests: a watch without events keeps its line and is young."""
     idle = timedelta(seconds=0.4)
     async with (
-        proxy_of(etcd_server.endpoints[0]) as proxy,
-        EtcdClient(EtcdConfig((proxy.endpoint,))) as client,
+        line_to(etcd_server.endpoints[0]) as line,
+        EtcdClient(EtcdConfig((line.endpoint,))) as client,
         aclosing(client.watch(b"/quiet", idle_timeout=idle)) as watching,
     ):
         await reached(watching)
         await asyncio.sleep(1.5)
         age = asyncio.get_running_loop().time() - watching.last_heard_at
     assert age < 1.4
-    assert proxy.connections == 1
+    assert line.connections == 1
 
 
 @pytest.mark.asyncio

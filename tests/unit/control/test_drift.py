@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve
 
 from persys_core.control.config import SchedulerConfig
-from persys_core.control.requests import DrainNode, NodeIntentChange
+from persys_core.control.requests import DrainNode, NodeIntentChange, RemoveNode
 from persys_core.model.drift import DriftRecord, DriftType, OrphanPolicy
 from persys_core.model.errors import NotFoundError
 from persys_core.model.event import Event
@@ -235,6 +235,28 @@ async def test_a_steady_cluster_costs_nothing(clock: VirtualClock) -> None:
         assert await driver.cluster.api().ports.store.probe() == revision
         assert counts["list"] - before <= 30 * 60 / 5 + 1
         assert len(await _told(driver)) == 1
+
+
+@virtual_time()
+async def test_an_agent_that_cannot_say_for_now_is_not_written_down_again_and_again(
+    clock: VirtualClock,
+) -> None:
+    """What was removed below an agent that tells all in its beats is Stopped in listings and
+    Unknown in beats: that is told once, however often the two alternate (seed 30196)."""
+    passes = SchedulerConfig(drift_interval=timedelta(seconds=33))
+    async with _one_running(clock, machine, passes) as driver:
+        await driver.desire("w", DesiredState.STOPPED)
+        await driver.wait(minutes=1)
+        driver.cluster.machines.model("n1").remove_below("w", clock.now())
+        await driver.cluster.api().nodes.remove(RemoveNode(NodeIntentChange("n1"), force=True))
+        await driver.wait(minutes=5)
+        assert [(each.workload_id, each.agent_status) for each in _records(driver)] == [
+            ("w", "Stopped")
+        ]
+        revision = await driver.cluster.api().ports.store.probe()
+        await driver.wait(hours=1)
+        assert await driver.cluster.api().ports.store.probe() == revision
+        assert len(await _told(driver)) <= 2
 
 
 @virtual_time()

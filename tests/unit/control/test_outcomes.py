@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from persys_core.memory.telemetry import MemoryTelemetry
+from persys_core.ports.observer import Metric
 from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
 from tests.builders import Driver, container, machine, running_cluster
@@ -43,6 +44,9 @@ async def test_a_look_that_counts_a_failure_did_not_succeed(clock: VirtualClock)
         assert failed
         assert int(failed[-1]["retryCount"]) >= 1
         assert {facts["action"] for facts in failed} <= {"RecordFailure", "ReapplyRunning"}
+        observer = driver.cluster.replicas[-1].observer
+        assert observer.count(Metric.RECONCILE_RESULTS, success="false") >= 1
+        assert observer.count(Metric.RECONCILE_RESULTS, success="true") >= 1
 
 
 @virtual_time()

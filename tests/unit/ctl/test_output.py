@@ -212,8 +212,80 @@ def test_ages(seconds: int, text: str) -> None:
     ("value", "unit", "text"),
     [(500, "millicores", "500m"), (1500, "millicores", "1.5 cores"), (512, "MB", "512 MB"),
      (1536, "MB", "1.5 GB"), (-2048, "MB", "-2 GB"), (10, "GB", "10 GB"), (3, "units", "3 units"),
-     (3, "", "3")],
+     (3, "", "3"), (100_000_000, "millicores", "100000 cores"),
+     (12_345, "millicores", "12.345 cores"),
+     (12_345_678_000, "millicores", "12345678 cores"), (10_000_000, "MB", "9765.6 GB"),
+     (2_000_000, "units", "2000000 units"), (0, "GB", "0 GB")],
 )  # fmt: skip
 def test_amounts(value: int, unit: str, text: str) -> None:
     """An amount always names its unit."""
     assert words.amount(value, unit) == text
+
+
+LONG = "shop-" + "a" * 200 + "-frontend-2"
+
+
+def crowded() -> FakeScheduler:
+    """A workload with a long id and a reason of several lines."""
+    why = "first line\n   second\tline\n" + "x " * 40
+    view = workload(LONG, status="Failed", failure_reason=why)
+    return FakeScheduler(workloads={LONG: view, "web": workload("web")})
+
+
+async def shown(fake: FakeScheduler, *argv: str, **environ: str) -> str:
+    """What a terminal of 80 columns shows."""
+    async with served(fake) as address:
+        variables = {"PERSYS_SERVER": address, "TERM": "xterm", "NO_COLOR": "1", "COLUMNS": "80"}
+        return (await call(*argv, environ=variables | environ, terminal=True)).out
+
+
+@pytest.mark.parametrize("columns", [60, 80, 132, 400])
+@pytest.mark.asyncio
+async def test_long_ids_leave_room_on_a_terminal(columns: int) -> None:
+    """An id too long is cut in its middle, so that the reason beside it can be read."""
+    lines = (await shown(crowded(), "list", "workloads", COLUMNS=str(columns))).splitlines()
+    assert max(map(len, lines)) <= columns
+    assert len(lines) < 14
+    named = lines[1].split()[0]
+    assert named == LONG if columns == 400 else ("…" in named and named.endswith("-2"))
+    assert named.startswith("shop-")
+
+
+@pytest.mark.parametrize("argv", [("list", "workloads"), ("list", "workloads", "-o", "wide")])
+@pytest.mark.asyncio
+async def test_nothing_is_cut_in_a_pipe(argv: tuple[str, ...]) -> None:
+    """What is piped, and what -o wide shows, is whole: a line for each workload."""
+    out = (await ask(crowded(), *argv)).out
+    assert len(out.splitlines()) == 3
+    assert f"{LONG} " in out
+    assert "first line second line x x" in out
+
+
+@pytest.mark.asyncio
+async def test_wide_is_whole_on_a_terminal() -> None:
+    """-o wide cuts nothing there either; the terminal itself breaks the lines."""
+    out = await shown(crowded(), "list", "workloads", "-o", "wide")
+    assert len(out.splitlines()) == 3
+    assert LONG in out
+
+
+@pytest.mark.asyncio
+async def test_what_runs_and_is_not_well_is_marked() -> None:
+    """A crash loop shows in lists with a mark and its reason, and in full where one is shown."""
+    said = "restarted 7 times in 10 min, last exit 1: no such table"
+    reason = pb.ReasonDetail(code="restarting", message=said, last_transition=at(-9))
+    fake = FakeScheduler(workloads={"web": workload("web", reason=reason)})
+    listed = (await ask(fake, "list", "workloads")).out
+    assert listed.splitlines()[1].split("  ")[2].strip() == "Running (restarting)"
+    assert listed.rstrip().endswith(said)
+    described = (await ask(fake, "describe", "workload", "web")).out
+    assert f"Running ({said})" in described
+    assert "Reason" not in described.partition("Events")[0]
+
+
+@pytest.mark.asyncio
+async def test_another_reason_of_what_runs_is_no_mark() -> None:
+    """A node that fell silent says nothing of the workload's own health."""
+    reason = pb.ReasonDetail(code="node_not_ready", message="node n1: silent")
+    fake = FakeScheduler(workloads={"web": workload("web", reason=reason)})
+    assert "Running  Running" in (await ask(fake, "list", "workloads")).out

@@ -47,7 +47,7 @@ def test_memory_is_exact(text: str, mb: int) -> None:
         ("inf", "not a size"),
         ("1e400", "exponent"),
         (str(2**63), "no unit"),
-        (f"{2**63}Mi", "too large"),
+        (f"{2**63}Mi", "too large; at most 10000000000Mi is accepted"),
         ("true", "not a size"),
         ("", "empty"),
         ("  ", "empty"),
@@ -107,6 +107,12 @@ def test_durations(text: str, seconds: float) -> None:
 def test_whole_mb_survive(mb: int) -> None:
     """A01: every acceptable number of MB comes back as itself."""
     assert parse_memory_mb(f"{mb}Mi") == mb
+
+
+def test_the_most_cpu_is_told_in_cores() -> None:
+    """Nobody counts the zeros of millicores."""
+    with pytest.raises(ValueError, match=r"at most 100000 cores is accepted"):
+        parse_cpu_millicores("100001")
 
 
 @pytest.mark.parametrize("parse", [parse_cpu_millicores, parse_memory_mb, parse_disk_gb])

@@ -184,6 +184,20 @@ async def test_what_a_node_uses_is_seen() -> None:
     assert "cpu 1.5 cores, memory 512 MB, disk 7 GB (5s ago)" in described
 
 
+@pytest.mark.parametrize("verb", ["describe", "status"])
+@pytest.mark.asyncio
+async def test_what_a_silent_node_does_by_itself_is_seen(verb: str) -> None:
+    """An operator who waits for a volume sees whether the node's agent promised to let go of it."""
+    fake = holding()
+    argv = ("describe", "node", "n1") if verb == "describe" else ("node", "status", "n1")
+    assert "When silent" not in (await ask(fake, *argv)).out
+    fake.nodes["n1"].stop_after_seconds = 90
+    out = " ".join((await ask(fake, *argv)).out.split())
+    assert "When silent its agent stops exclusive work 1m30s after its lease ended" in out
+    value = json.loads((await ask(fake, *argv, "-o", "json")).out)
+    assert value["stopAfterSeconds"] == "90"
+
+
 @pytest.mark.asyncio
 async def test_local_data_is_given_up() -> None:
     """The flag is passed on, and what is lost is said; a refusal is an error that says why."""

@@ -230,7 +230,7 @@ GetClusterSummaryResponse: store_revision=100:int64 stale=101:bool age_seconds=1
 NodeView: cordoned=100:bool draining=101:bool intent_reason=102 allocated=103:[ResourceAmount] \
     capacity=104:[ResourceAmount] overcommitted=105:bool reserved=106:[ResourceAmount] \
     fenced=107:bool fence_reason=108 fenced_at=109:Timestamp \
-    usage=110:NodeUsage usage_reported_at=111:Timestamp
+    usage=110:NodeUsage usage_reported_at=111:Timestamp stop_after_seconds=112:int64
 WorkloadView: client_revision_id=100 requested=101:[ResourceAmount] explanation=102:Explanation
 DrainNodeRequest: deadline_seconds=100:int64 force=101:bool
 DrainNodeResponse: replaced=100

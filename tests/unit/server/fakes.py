@@ -101,6 +101,7 @@ def node_view(node_id: str = "n1", **changes: Any) -> NodeView:
         reserved=Resources.of(cpu_millicores=1000),
         intent=changes.pop("intent", OperatorIntent()),
         fence=changes.pop("fence", None),
+        stop_after_seconds=changes.pop("stop_after_seconds", 0),
     )
     values: dict[str, Any] = {
         "status": NodeStatus.READY,

@@ -188,9 +188,11 @@ async def test_explain_workload() -> None:
 
 
 async def test_node_views_show_what_was_measured() -> None:
-    """Use beside allocation, each in the contract's units; nothing where nothing is known."""
+    """Use beside allocation, each in the contract's units, and what the agent promised; nothing
+    where nothing is known."""
     used = Resources.of(cpu_millicores=1500, memory_mb=512)
-    nodes = [node_view("n1", usage=NodeUsage("n1", used, NOW)), node_view("n2")]
+    measured = NodeUsage("n1", used, NOW)
+    nodes = [node_view("n1", usage=measured, stop_after_seconds=30), node_view("n2")]
     async with loopback(FakeScheduler(nodes_shown=nodes)) as at:
         shown, other = (await at.stub.ListNodes(pb.ListNodesRequest())).nodes
     assert shown.usage == pb.NodeUsage(
@@ -198,6 +200,7 @@ async def test_node_views_show_what_was_measured() -> None:
     )
     assert shown.usage_reported_at.ToSeconds() == NOW.timestamp()
     assert not other.HasField("usage")
+    assert (shown.stop_after_seconds, other.stop_after_seconds) == (30, 0)
 
 
 async def test_node_views() -> None:

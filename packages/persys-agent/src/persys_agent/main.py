@@ -59,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 async def _carried_out(options: RunOptions | NodeRun | DoctorRun) -> int:
     match options:
         case DoctorRun():
+            _configure_logs("info" if options.is_verbose else "warning", LogFormat.TEXT)
             return await doctor(
                 os.environ,
                 _probes,

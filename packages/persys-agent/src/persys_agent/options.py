@@ -110,6 +110,7 @@ class DoctorRun:
     flags: Mapping[str, str]
     config: str
     as_json: bool
+    is_verbose: bool = False
 
 
 def parse_command(
@@ -120,7 +121,7 @@ def parse_command(
     if given.command is None:
         raise UsageError("no command; try `persys-agent run --runtime simulated --insecure`")
     if given.command == "doctor":
-        return DoctorRun(_setting_flags(given), given.config, given.json)
+        return DoctorRun(_setting_flags(given), given.config, given.json, given.verbose)
     if given.runtime == _SIMULATED:
         return _simulated(given, environment)
     if wrong := [flag for flag in _ONLY_SIMULATED if f"--{flag}" in _names(arguments)]:
@@ -214,6 +215,9 @@ def _parser(environment: Mapping[str, str]) -> _Parser:
         allow_abbrev=False,
     )
     doctor.add_argument("--json", action="store_true", help="the findings as JSON")
+    doctor.add_argument(
+        "-v", "--verbose", action="store_true", help="log the commands that are run, to stderr"
+    )
     _add_setting_flags(doctor)
     _add_address_flags(doctor, environment)
     doctor.add_argument("--labels", type=values.labels, default={}, help=argparse.SUPPRESS)

@@ -18,6 +18,7 @@ from attrs import frozen
 
 from persys_core.control.config import SchedulerPorts
 from persys_core.ports.observer import Observer
+from persys_server.collector import loading
 from persys_server.container import Container, SchedulerFactory
 from persys_server.observability.metrics import Metrics, PrometheusObserver
 from persys_server.observability.tracing import open_traces
@@ -84,7 +85,8 @@ async def _start(container: Container, settings: Settings, stack: AsyncExitStack
     lag = asyncio.ensure_future(container.lag().run())
     stack.callback(lag.cancel)
     stack.push_async_callback(scheduler.stop)
-    await scheduler.start()
+    with loading():
+        await scheduler.start()
 
     async def step_down() -> None:
         phase.stop()

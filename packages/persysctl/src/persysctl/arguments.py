@@ -16,6 +16,7 @@ from persysctl.exit_codes import ExitCode
 from persysctl.manifest.units import parse_duration_seconds
 from persysctl.output.structured import OutputFormat
 from persysctl.suggest import did_you_mean
+from persysctl.word_order import options_first
 
 __all__ = [
     "Command",
@@ -56,10 +57,12 @@ class CtlParser(argparse.ArgumentParser):
         """Ends the process with this code where the arguments are wrong; else 3 does."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse does, except for a verb that takes a command."""
-        if not self.takes_command:
-            return super().parse_known_args(args, namespace)
+        """As argparse does, with options anywhere, and except for a verb that takes a command."""
         words = list(args or ())
+        if self._subparsers is not None:
+            return super().parse_known_args(words, namespace)
+        if not self.takes_command:
+            return super().parse_known_args(self._in_order(words), namespace)
         end = words.index("--") if "--" in words else len(words)
         found, unknown = super().parse_known_args(words[:end], namespace)
         if unknown:
@@ -68,6 +71,12 @@ class CtlParser(argparse.ArgumentParser):
         if not found.command:
             self.error("the command is missing; write it behind --")
         return found, []
+
+    def _in_order(self, words: Sequence[str]) -> list[str]:
+        try:
+            return options_first(words, self._option_string_actions)
+        except argparse.ArgumentError as error:
+            self.error(str(error))
 
     def error(self, message: str) -> NoReturn:
         """Raise UsageError: what is wrong, a near miss, and how it is used."""

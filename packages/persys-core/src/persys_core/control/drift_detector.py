@@ -1,9 +1,10 @@
 """DriftDetector: every drift interval, what listings showed is recorded, told and remedied.
 
-Decided here: when a drift is written and told: once, and again when it changes; its record goes
-when a listing shows that it is resolved (defect C18). What was put right before a pass came to it
-is told and not written. A node is listed by this loop only where nobody else did within the
-interval. While the control plane is frozen nothing is asked, written, told or done.
+Decided here: when a drift is written and told: once, and again when it changes (that its agent
+cannot say for now is no change); its record goes when a listing shows that it is resolved (defect
+C18). What was put right before a pass came to it is told and not written. A node is listed by this
+loop only where nobody else did within the interval. While the control plane is frozen nothing is
+asked, written, told or done.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from persys_core.model.drift import DriftRecord, DriftType, OrphanPolicy
 from persys_core.model.errors import FrozenError
 from persys_core.model.event import EventType
 from persys_core.model.ids import NodeId
+from persys_core.model.observation import AgentState
 from persys_core.nodes.liveness import NodeCondition
 from persys_core.placement.ledger import Transaction
 from persys_core.ports.cluster_store import Key, Kind, StoreUnavailableError, Versioned
@@ -219,7 +221,13 @@ def _record(finding: Finding, remedy: Remedy, stored: Versioned[DriftRecord] | N
         action=remedy.action,
         last_error=remedy.note,
     )
-    return evolve(record, detected_at=stored.value.detected_at) if stored else record
+    if stored is None:
+        return record
+    # An agent that cannot say for now says nothing new: heartbeats lack what listings have, so the
+    # two would be written in turn for ever where somebody removed what the agent knows.
+    unsure = record.agent_status == AgentState.UNKNOWN
+    known = stored.value.agent_status if unsure else record.agent_status
+    return evolve(record, detected_at=stored.value.detected_at, agent_status=known)
 
 
 def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -16,6 +16,7 @@ from persys_core.control.view import ClusterView
 from persys_core.control.work import Work, tombstone_work, workload_work
 from persys_core.model.ids import NodeId, WorkloadId
 from persys_core.model.observation import AgentReport, AgentState
+from persys_core.model.remarks import is_worth_a_write
 from persys_core.model.states import WorkloadStatus
 from persys_core.model.workload import StatusRecord
 from persys_core.reconcile.observe import will_be_started
@@ -80,7 +81,7 @@ class Listing:
             if self._view.tombstone(node_id, workload_id) is not None:
                 self._nudge(tombstone_work(node_id, workload_id))
             return True
-        if self._is_settled(report):
+        if self._is_settled(report, at):
             return False
         if report.revision_id:
             # Without a revision it is a hint: it only makes the reconciler ask (decisions §2.10).
@@ -88,13 +89,17 @@ class Listing:
         self._nudge(workload_work(workload_id))
         return True
 
-    def _is_settled(self, report: AgentReport) -> bool:
+    def _is_settled(self, report: AgentReport, at: datetime) -> bool:
         status = self._view.status(report.workload_id)
         workload = self._view.workload(report.workload_id)
         if status is None or workload is None or will_be_started(report, workload.value):
             return False
         record: StatusRecord = status.value
         ended = record.status in (WorkloadStatus.COMPLETED, WorkloadStatus.FAILED)
+        if report.state is AgentState.RUNNING and is_worth_a_write(
+            record.observed.message, record.observed.at, report.message, at
+        ):
+            return False
         return (
             record.intent is None
             and (ended or record.reason is None)

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from persys_core.control.case import Case
 from persys_core.control.term import Term
 from persys_core.model.workload import StatusRecord
+from persys_core.ports.observer import Metric
 from persys_core.reconcile.actions import Action
 from persys_core.reconcile.decide import Rule
 
@@ -34,19 +35,21 @@ _NO_OUTCOME = frozenset(
 
 
 def note_outcome(term: Term, case: Case, rule: Rule) -> None:
-    """Tell the telemetry what ``rule`` came to for the workload of ``case``."""
-    if rule.action in _NO_OUTCOME or term.view.workload(case.workload.id) is None:
-        return
+    """Count what ``rule`` came to for the workload of ``case``, and tell the telemetry."""
     stored = term.view.status(case.workload.id)
     after = stored.value if stored else case.status
-    facts = _facts(rule, case.status, after, case.now)
+    failed = _failures(after) > _failures(case.status)
+    term.ports.observer.increment(
+        Metric.RECONCILE_RESULTS,
+        {"action": rule.action.value, "success": "false" if failed else "true"},
+    )
+    if rule.action in _NO_OUTCOME or term.view.workload(case.workload.id) is None:
+        return
+    facts = _facts(rule, after, case.now, failed=failed)
     term.ports.telemetry.record_reconciliation(case.workload.id, facts)
 
 
-def _facts(
-    rule: Rule, before: StatusRecord, after: StatusRecord, at: datetime
-) -> Mapping[str, str]:
-    failed = _failures(after) > _failures(before)
+def _facts(rule: Rule, after: StatusRecord, at: datetime, *, failed: bool) -> Mapping[str, str]:
     failure = after.failure.message if failed and after.failure else ""
     return {
         "action": rule.action.value,

@@ -20,6 +20,7 @@ from persys_core.control.view import ClusterView
 from persys_core.model.drift import DriftRecord
 from persys_core.model.errors import NotFoundError
 from persys_core.model.ids import NodeId, StoreRevision, WorkloadId
+from persys_core.model.remarks import Remark, remark_of
 from persys_core.model.states import DesiredState, WorkloadStatus
 from persys_core.model.workload import Reason, StatusRecord, Workload
 from persys_core.placement.explain import Explanation
@@ -165,9 +166,12 @@ class Queries:
         return stored.value if stored else created(workload, workload.created_at)
 
     def _as_seen(self, status: StatusRecord, node_id: NodeId) -> StatusRecord:
-        """With the reason that its node is silent, which is not worth a write per workload."""
-        if status.reason is not None or self._node_views.is_heard(node_id):
+        """With the reason that its node is silent, which is not worth a write per workload, else
+        that it runs and is not well."""
+        if status.reason is not None:
             return status
+        if self._node_views.is_heard(node_id):
+            return _with_remark(status)
         reason = self._node_views.health(node_id).reason
         since = self._ports.liveness.expired_since(node_id) or status.updated_at
         return evolve(
@@ -192,6 +196,16 @@ class Queries:
             workload.desired_state is DesiredState.DELETED
             for workload in self._view.values(Kind.WORKLOAD, Workload)
         )
+
+
+def _with_remark(status: StatusRecord) -> StatusRecord:
+    """With what its agent last remarked of a workload that runs, as the reason."""
+    observed = status.observed
+    remark = remark_of(observed.message)
+    if remark is Remark.NONE or status.status is not WorkloadStatus.RUNNING:
+        return status
+    since = observed.at or status.updated_at
+    return evolve(status, reason=Reason(remark.value, observed.message, since=since))
 
 
 def _as_imported(workload: Workload, status: StatusRecord) -> StatusRecord:

@@ -22,12 +22,12 @@ from persys_core.control.term import AGAIN, Next, Stays, Term
 from persys_core.control.tombstones import TombstoneSteps
 from persys_core.control.work import Work
 from persys_core.model.errors import FrozenError
+from persys_core.model.remarks import Remark, remark_of
 from persys_core.model.states import DesiredState
 from persys_core.model.workload import Failure, FailureKind
 from persys_core.nodes.leaving import Leaving
 from persys_core.placement.ledger import LedgerError
 from persys_core.ports.cluster_store import StoreUnavailableError
-from persys_core.ports.observer import Metric
 from persys_core.ports.tracer import Span, SpanName
 from persys_core.reconcile.actions import Action
 from persys_core.reconcile.decide import Rule, decide
@@ -102,9 +102,6 @@ class Reconciler:
         rule, following = await self._perform(case)
         note_outcome(self._term, case, rule)
         span.ends_as(rule.action.value)
-        self._term.ports.observer.increment(
-            Metric.RECONCILE_RESULTS, {"action": rule.action.value, "success": "true"}
-        )
         return following
 
     async def _perform(self, case: Case) -> tuple[Rule, Next]:
@@ -126,6 +123,7 @@ class Reconciler:
             Action.SETTLE: records.settle,
             Action.COMPLETE: self._complete,
             Action.RECORD_FAILURE: self._count_failure,
+            Action.AWAIT_START: self._await_start,
             Action.FINALIZE_DELETE: records.finalize_delete,
             Action.ABANDON_DELETE: records.abandon_delete,
             Action.ASSIGN: places.assign,
@@ -161,6 +159,10 @@ class Reconciler:
     async def _count_failure(self, case: Case) -> Next:
         return await self._records.failed(case.workload.id, self._failure(case))
 
+    async def _await_start(self, case: Case) -> Next:
+        is_done = await self._records.hear(case)
+        return self._wait(Action.AWAIT_START, case) if is_done else AGAIN
+
     async def _complete(self, case: Case) -> Next:
         following = await self._records.complete(case)
         if following is AGAIN:
@@ -176,6 +178,9 @@ class Reconciler:
         timeout = self._term.config.apply_timeout(case.workload.spec.type)
         state = case.situation.observed.value
         text = f"still {state} {timeout.total_seconds():g} s after it was sent"
+        said = case.seen.sighting.message if case.seen else ""
+        if remark_of(said) is not Remark.NONE:
+            text += f": {said}"
         return Failure("start_timeout", text, FailureKind.WORKLOAD, case.now)
 
     def _short_run(self, case: Case) -> Failure:

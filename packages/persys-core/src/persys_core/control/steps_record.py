@@ -47,6 +47,14 @@ class RecordSteps:
             self._tell_settled(case, status.status)
         return None
 
+    async def hear(self, case: Case) -> bool:
+        """Write down what is remarked of a workload that its runtime starts again; false where the
+        commit was lost."""
+        if case.seen is None:
+            return True
+        status = transitions.heard(case.status, case.seen, case.now)
+        return status is case.status or await self._term.commit(case.transaction(status))
+
     async def _note(self, case: Case) -> Next:
         """Its spec is not known: what is seen is written down, and no more is done."""
         if case.seen is None:

@@ -11,6 +11,8 @@ from enum import StrEnum
 
 from attrs import frozen
 
+from persys_core.model.event import capped
+from persys_core.model.remarks import is_worth_a_write
 from persys_core.model.resources import Resources
 from persys_core.model.states import DesiredState, ObservedState, RestartPolicy, WorkloadStatus
 from persys_core.model.workload import Assignment, Intent, IntentAction, StatusRecord, Workload
@@ -226,7 +228,7 @@ def assess(known: Known, around: Circumstances) -> Situation:
         old_copy=around.old_copy,
         held=around.held,
         uncallable=around.uncallable,
-        recorded=_is_recorded(workload, status, seen, assignment),
+        recorded=_is_recorded(known, now),
         delete_sent=_delete_sent(status, now, timing),
         poll_due=intent is not None and now - _asked_at(intent, seen) >= timing.poll_interval,
         will_start=seen is not None and seen.sighting.will_start,
@@ -335,10 +337,10 @@ _EXPECTED_STATUS = {
 }
 
 
-def _is_recorded(
-    workload: Workload, status: StatusRecord, seen: Seen | None, assignment: Assignment | None
-) -> bool:
+def _is_recorded(known: Known, now: datetime) -> bool:
     """Whether nothing would change by writing the sighting down."""
+    workload, status = known.workload, known.status
+    assignment, seen = known.assignment, known.seen
     if assignment is None:
         return status.status is WorkloadStatus.STOPPED or status.status in _TERMINAL
     if seen is None:
@@ -348,6 +350,8 @@ def _is_recorded(
     if status.status is WorkloadStatus.FAILED and not assignment.released:
         return False
     terminal = status.status in _TERMINAL
+    if not terminal and _has_news(status, seen, now):
+        return False
     right_status = terminal or status.status is _EXPECTED_STATUS.get(seen.sighting.state)
     return (
         right_status
@@ -361,6 +365,14 @@ def _is_recorded(
             or seen.sighting.state is not ObservedState.RUNNING
         )
     )
+
+
+def _has_news(status: StatusRecord, seen: Seen, now: datetime) -> bool:
+    """Whether its agent remarks something of it that the record does not say."""
+    if seen.sighting.state is not ObservedState.RUNNING:
+        return False
+    message = capped(seen.sighting.message)
+    return is_worth_a_write(status.observed.message, status.observed.at, message, now)
 
 
 def _is_noted(status: StatusRecord, seen: Seen, assignment: Assignment) -> bool:

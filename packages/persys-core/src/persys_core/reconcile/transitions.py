@@ -12,6 +12,7 @@ from attrs import evolve
 
 from persys_core.model.event import capped
 from persys_core.model.ids import NodeId
+from persys_core.model.remarks import Remark, is_worth_a_write, remark_of
 from persys_core.model.states import DesiredState, ObservedState, WorkloadStatus
 from persys_core.model.workload import (
     Failure,
@@ -39,6 +40,7 @@ __all__ = [
     "deleting",
     "desired_state_changed",
     "failed",
+    "heard",
     "import_completed",
     "left",
     "noted",
@@ -265,12 +267,29 @@ def settled(
         settled_since=(status.settled_since or now) if outlook is Outlook.RUN else None,
         updated_at=now,
     )
+    if outlook is Outlook.RUN and _is_news(status.observed, observed.message, now):
+        return changed
     same = evolve(
         changed,
         updated_at=status.updated_at,
         observed=evolve(observed, at=status.observed.at, message=status.observed.message),
     )
     return status if same == status else changed
+
+
+def heard(status: StatusRecord, seen: Seen, now: datetime) -> StatusRecord:
+    """What its agent remarks of a workload that ran, while its runtime starts it again. Most looks
+    at one that crashes at once find it so, so this is where its restarts are told."""
+    message = capped(seen.sighting.message)
+    runs = status.status is WorkloadStatus.RUNNING and status.intent is None
+    if not runs or remark_of(message) is Remark.NONE or not _is_news(status.observed, message, now):
+        return status
+    observed = evolve(status.observed, at=seen.at, message=message)
+    return evolve(status, observed=observed, updated_at=now)
+
+
+def _is_news(known: Observed, message: str, now: datetime) -> bool:
+    return is_worth_a_write(known.message, known.at, message, now)
 
 
 def noted(status: StatusRecord, seen: Seen, node_id: NodeId, now: datetime) -> StatusRecord:

@@ -231,6 +231,11 @@ class AgentModel:
         """Stop the runtime's object without a word to the agent (``docker stop``)."""
         self._runtime.stop(workload_id, self.catch_up(now))
 
+    def remark_below(self, workload_id: WorkloadId, remark: str, now: datetime) -> None:
+        """Have the runtime remark something of a container that runs (an unhealthy one)."""
+        self.catch_up(now)
+        self._runtime.objects[workload_id].remark = remark
+
     # --- the machine
 
     def power_on(self, now: datetime) -> None:

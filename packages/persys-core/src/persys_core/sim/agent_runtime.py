@@ -59,6 +59,8 @@ class RuntimeObject:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     restart_delay: timedelta = _FIRST_RESTART
+    remark: str = ""
+    """What is said of a container that is up or started again, beside its state."""
     life: int = field(default=0)
     """Grows with every start and stop; what was planned for an earlier life is void."""
 
@@ -205,9 +207,9 @@ def _look_at_container(found: RuntimeObject) -> Look:
     metadata = _container_metadata(found)
     match found.phase:
         case Phase.RUNNING:
-            return Look(AgentState.RUNNING, "running", metadata)
+            return Look(AgentState.RUNNING, found.remark or "running", metadata)
         case Phase.RESTARTING:
-            return Look(AgentState.PENDING, "restarting", metadata)
+            return Look(AgentState.PENDING, found.remark or "restarting", metadata)
         case Phase.EXITED if found.exit_code != 0:
             return Look(AgentState.FAILED, f"exited with code {found.exit_code}: ", metadata)
         case _:

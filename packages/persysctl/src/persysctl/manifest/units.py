@@ -117,7 +117,8 @@ def _why_not(suffix: str) -> str:
 
 def _whole(text: str, amount: Fraction, unit: str, limit: int) -> int:
     if amount > limit:
-        raise ValueError(f"{text!r} is too large; at most {limit}{unit} is accepted")
+        most = f"{limit // 1000} cores" if unit == "m" else f"{limit}{unit}"
+        raise ValueError(f"{text!r} is too large; at most {most} is accepted")
     if amount.denominator != 1:
         below = int(amount)
         raise ValueError(

@@ -41,7 +41,7 @@ def workload_description(
 def _workload_pairs(view: pb.WorkloadView, now: datetime) -> Iterator[tuple[str, str | Text]]:
     yield "Workload", view.workload_id
     yield "Type", view.type
-    yield "Status", tables.status_text(view.status)
+    yield "Status", tables.remarked_status(view, fully=True)
     yield "Desired", view.desired_state
     yield "Node", view.assigned_node_id or NOTHING
     yield "Revision", view.revision_id
@@ -50,7 +50,7 @@ def _workload_pairs(view: pb.WorkloadView, now: datetime) -> Iterator[tuple[str,
     yield "Created", words.instant(view, "created_at", now)
     yield "Updated", words.instant(view, "last_updated", now)
     yield "Failure", view.failure_reason
-    if view.HasField("reason"):
+    if view.HasField("reason") and not tables.is_remarked(view):
         yield "Reason", _reason(view.reason, now)
     if view.retry_attempts or view.HasField("retry_next_at"):
         when = words.in_future(view, "retry_next_at", now)
@@ -102,6 +102,7 @@ def _node_pairs(view: pb.NodeView, now: datetime) -> Iterator[tuple[str, str | T
     yield "Remarks", tables.remarks(view, taints=False)
     yield "Fenced", words.instant(view, "fenced_at", now)
     yield "Heartbeat", words.instant(view, "last_heartbeat", now)
+    yield "When silent", tables.promise(view)
     yield "Used", _node_usage(view, now) if view.HasField("usage") else ""
     yield "Address", view.grpc_endpoint
     yield "Types", ", ".join(view.supported_workload_types)

@@ -102,6 +102,8 @@ def _node_pairs(view: pb.NodeView, now: datetime) -> Iterator[tuple[str, str | T
     if view.taints:
         yield "Taints", ", ".join(map(tables.taint, view.taints))
     yield "Heartbeat", words.instant(view, "last_heartbeat", now)
+    if promise := tables.promise(view):
+        yield "When silent", promise
 
 
 def _drain(

@@ -14,9 +14,21 @@ from rich.text import Text
 
 from persys_proto.control.v1 import control_pb2 as pb
 from persysctl.output import words
-from persysctl.output.words import NOTHING, clean
+from persysctl.output.columns import Columns
+from persysctl.output.words import NOTHING, clean, one_line
 
-__all__ = ["event_row", "events", "nodes", "pairs_table", "plain_table", "status_text", "workloads"]
+__all__ = [
+    "event_row",
+    "events",
+    "is_remarked",
+    "nodes",
+    "pairs_table",
+    "plain_table",
+    "promise",
+    "remarked_status",
+    "status_text",
+    "workloads",
+]
 
 _STYLES = {
     "Running": "green",
@@ -34,18 +46,16 @@ _STYLES = {
     "NotReady": "red",
     "Error": "red",
 }
+_REMARKS = ("restarting", "unhealthy")
+"""The reasons of what runs and is not well."""
+_REMARKED = "yellow"
 _EVENT_STYLES = {"EventsLost": "red", "WorkloadFailed": "red", "NodeLost": "red"}
 
 
-def plain_table(*headers: str, rows: Iterable[Sequence[str | Text]]) -> Table:
-    """A table without lines; only the last column may be wrapped."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for header in headers[:-1]:
-        table.add_column(header, no_wrap=True, overflow="ellipsis")
-    table.add_column(headers[-1], overflow="fold")
-    for row in rows:
-        table.add_row(*(_text(cell) for cell in row))
-    return table
+def plain_table(*headers: str, rows: Iterable[Sequence[str | Text]]) -> Columns:
+    """A table without lines; only the last column may be wrapped. A cell is one line of text,
+    whatever line breaks came with it."""
+    return Columns(headers, ([_cell(each) for each in row] for row in rows))
 
 
 def pairs_table(pairs: Iterable[tuple[str, str | Text]]) -> Table:
@@ -58,13 +68,30 @@ def pairs_table(pairs: Iterable[tuple[str, str | Text]]) -> Table:
     return table
 
 
+def _cell(cell: str | Text) -> Text:
+    return cell if isinstance(cell, Text) else Text(one_line(clean(cell)))
+
+
 def _text(cell: str | Text) -> Text:
     return cell if isinstance(cell, Text) else Text(clean(cell))
 
 
 def status_text(status: str) -> Text:
     """A status word in its colour."""
-    return Text(clean(status) or NOTHING, style=_STYLES.get(status, ""))
+    return Text(one_line(clean(status)) or NOTHING, style=_STYLES.get(status, ""))
+
+
+def remarked_status(view: pb.WorkloadView, *, fully: bool = False) -> Text:
+    """A workload's status, with what is amiss although it runs: in a word, or ``fully``."""
+    if not is_remarked(view):
+        return status_text(view.status)
+    remark = view.reason.message if fully and view.reason.message else view.reason.code
+    return Text(one_line(clean(f"{view.status} ({remark})")), style=_REMARKED)
+
+
+def is_remarked(view: pb.WorkloadView) -> bool:
+    """Whether it runs and is not well."""
+    return view.status == "Running" and view.reason.code in _REMARKS
 
 
 # ---------------------------------------------------------------------- workloads
@@ -87,7 +114,7 @@ def _workload_cells(view: pb.WorkloadView, now: datetime, *, wide: bool) -> list
     cells: list[str | Text] = [
         view.workload_id,
         view.type or NOTHING,
-        status_text(view.status),
+        remarked_status(view),
         view.desired_state or NOTHING,
         view.assigned_node_id or NOTHING,
         words.age(view, "created_at", now),
@@ -103,7 +130,9 @@ def _workload_cells(view: pb.WorkloadView, now: datetime, *, wide: bool) -> list
 
 
 def why(view: pb.WorkloadView) -> str:
-    """Why a workload is not what was wished for; empty where it is."""
+    """Why a workload is not what was wished for, or is not well; empty where it is."""
+    if is_remarked(view):
+        return view.reason.message
     if view.status in ("Running", "Completed") or view.status == view.desired_state:
         return ""
     texts = (view.reason.message, view.explanation.summary, view.failure_reason, view.reason.code)
@@ -129,7 +158,8 @@ def _node_cells(view: pb.NodeView, now: datetime, *, wide: bool) -> list[str | T
     cells: list[str | Text] = [
         view.node_id,
         status_text(view.status),
-        f"{view.available_cpu_cores:g} of {view.total_cpu_cores:g}",
+        f"{words.plain_number(view.available_cpu_cores)} of"
+        f" {words.plain_number(view.total_cpu_cores)}",
         f"{memory} {words.amount(view.total_memory_mb, 'MB')}",
         words.age(view, "last_heartbeat", now),
     ]
@@ -163,6 +193,14 @@ def remarks(view: pb.NodeView, *, taints: bool) -> str:
     return ", ".join([*([" and ".join(intent) + reason] if intent else []), *marks, *trouble])
 
 
+def promise(view: pb.NodeView) -> str:
+    """What its agent does by itself when it hears nothing; empty where it promised nothing."""
+    if not view.stop_after_seconds:
+        return ""
+    span = words.span(view.stop_after_seconds)
+    return f"its agent stops exclusive work {span} after its lease ended"
+
+
 # ------------------------------------------------------------------------- events
 
 
@@ -190,7 +228,7 @@ def event_row(view: pb.SchedulerEventView, now: datetime) -> Text:
     about = " ".join(clean(part) for part in (view.workload_id, view.node_id) if part)
     line = Text(f"{when}  ")
     line.append(f"{clean(view.type):<22}", style=_EVENT_STYLES.get(view.type, "bold"))
-    line.append(f"  {about}  {clean(_event_text(view))}")
+    line.append(f"  {about}  {one_line(clean(_event_text(view)))}")
     line.rstrip()
     return line
 

@@ -1,7 +1,8 @@
 """Where the output goes: two streams, and what each of them can show.
 
 Decided here: colour only on a terminal, and never where NO_COLOR is set; a table is as wide as the
-terminal, and as wide as it needs where there is none. Nothing here knows what is shown.
+terminal, and as wide as it needs where there is none or where everything was asked for. Nothing
+here knows what is shown.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from persysctl.output.words import clean
 
 __all__ = ["Output", "Terminal"]
 
-_UNLIMITED_WIDTH = 10_000
+_UNLIMITED_WIDTH = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +35,12 @@ class Terminal:
         """A console that suits ``stream``."""
         return self._console(stream, stream)
 
-    def write(self, *renderables: RenderableType) -> None:
-        """Show them on standard output, without trailing blanks."""
+    def write(self, *renderables: RenderableType, uncut: bool = False) -> None:
+        """Show them on standard output, without trailing blanks; ``uncut``: however wide."""
         if not renderables:
             return
         buffer = StringIO()
-        self._console(self.out, buffer).print(*renderables, sep="\n")
+        self._console(self.out, buffer, uncut=uncut).print(*renderables, sep="\n")
         lines = buffer.getvalue().splitlines()
         self.write_text("".join(f"{line.rstrip()}\n" for line in lines))
 
@@ -66,14 +67,14 @@ class Terminal:
         dumb = self.environ.get("TERM") == "dumb"
         return stream.isatty() and not dumb and not self.environ.get("NO_COLOR")
 
-    def _console(self, stream: TextIO, file: TextIO) -> Console:
+    def _console(self, stream: TextIO, file: TextIO, *, uncut: bool = False) -> Console:
         is_terminal = stream.isatty()
         dumb = self.environ.get("TERM") == "dumb"
         return Console(
             file=file,
             force_terminal=is_terminal and not dumb,
             color_system="standard" if self.is_coloured(stream) else None,
-            width=self._columns() if is_terminal else _UNLIMITED_WIDTH,
+            width=self._columns() if is_terminal and not uncut else _UNLIMITED_WIDTH,
             legacy_windows=False,
             markup=False,
             emoji=False,
@@ -109,7 +110,7 @@ class Output:
         if self.is_structured:
             self.terminal.write_text(dump(value, self.format))
         else:
-            self.terminal.write(*tables())
+            self.terminal.write(*tables(), uncut=self.is_wide)
 
     def show_next(self, value: object, line: Callable[[], RenderableType]) -> None:
         """One part of an answer that does not end."""

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from persys_proto.control.v1 import control_pb2 as pb
 from persysctl.output import words
-from persysctl.output.tables import plain_table, status_text
+from persysctl.output.tables import plain_table, remarked_status, status_text
 from persysctl.output.words import NOTHING
 
 __all__ = ["Order", "nodes", "sorted_nodes", "sorted_workloads", "workloads"]
@@ -61,7 +61,7 @@ def workloads(views: Sequence[pb.WorkloadView], now: datetime) -> Iterable[Rende
         [
             view.workload_id,
             view.assigned_node_id or NOTHING,
-            status_text(view.status),
+            remarked_status(view),
             *_workload_use(view, now),
         ]
         for view in views
@@ -124,7 +124,8 @@ def _node_use(view: pb.NodeView, now: datetime) -> Sequence[str]:
     disk = words.amount_of(view.capacity, "disk")
     return (
         NOTHING if percent is None else f"{percent:.1f}%",
-        f"{view.usage.cpu_used_millicores / 1000:.2f} of {view.total_cpu_cores:g}",
+        f"{view.usage.cpu_used_millicores / 1000:.2f} of"
+        f" {words.plain_number(view.total_cpu_cores)}",
         f"{_size_mb(view.usage.memory_used_mb)} of {_size_mb(view.total_memory_mb)}",
         f"{view.usage.disk_used_gb} GB" + (f" of {disk} GB" if disk else ""),
         words.age(view, "usage_reported_at", now),

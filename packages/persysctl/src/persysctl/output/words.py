@@ -25,8 +25,11 @@ __all__ = [
     "deadline",
     "in_future",
     "instant",
+    "one_line",
     "pairs",
+    "plain_number",
     "short_revision",
+    "span",
 ]
 
 NOTHING = "-"
@@ -41,7 +44,12 @@ def clean(text: str) -> str:
     return text.translate(_CONTROL)
 
 
-def _span(seconds: float) -> str:
+def one_line(text: str) -> str:
+    """``text`` on one line: each line break, with the blanks around it, is one blank."""
+    return " ".join(text.split()) if "\n" in text or "\t" in text else text
+
+
+def span(seconds: float) -> str:
     """A span in its largest unit, and the next one where the first is small: ``3m20s``."""
     whole = max(0, int(seconds))
     for (size, name), (below, below_name) in pairwise(_SPANS):
@@ -68,7 +76,7 @@ def _datetime(message: Message, field: str) -> datetime | None:
 def age(message: Message, field: str, now: datetime) -> str:
     """How long ago the instant in ``field`` was; ``-`` where it is not set."""
     moment = _datetime(message, field)
-    return NOTHING if moment is None else _span((now - moment).total_seconds())
+    return NOTHING if moment is None else span((now - moment).total_seconds())
 
 
 def in_future(message: Message, field: str, now: datetime) -> str:
@@ -77,7 +85,7 @@ def in_future(message: Message, field: str, now: datetime) -> str:
     if moment is None:
         return NOTHING
     seconds = (moment - now).total_seconds()
-    return f"in {_span(seconds)}" if seconds >= 1 else "now"
+    return f"in {span(seconds)}" if seconds >= 1 else "now"
 
 
 def deadline(message: Message, field: str, now: datetime) -> str:
@@ -85,7 +93,7 @@ def deadline(message: Message, field: str, now: datetime) -> str:
     moment = _datetime(message, field)
     if moment is None or moment > now:
         return in_future(message, field, now)
-    return f"passed {_span((now - moment).total_seconds())} ago"
+    return f"passed {span((now - moment).total_seconds())} ago"
 
 
 def counted(count: int, noun: str) -> str:
@@ -98,20 +106,26 @@ def instant(message: Message, field: str, now: datetime) -> str:
     moment = _datetime(message, field)
     if moment is None:
         return NOTHING
-    return f"{moment:%Y-%m-%dT%H:%M:%SZ} ({_span((now - moment).total_seconds())} ago)"
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ} ({span((now - moment).total_seconds())} ago)"
 
 
 def amount(value: int | float, unit: str) -> str:
     """An amount with its unit: cores for millicores, GB for many MB, else as it is."""
     match unit:
         case "millicores":
-            return f"{value / 1000:g} cores" if abs(value) >= 1000 else f"{value:g}m"
+            return f"{plain_number(value / 1000)} cores" if abs(value) >= 1000 else f"{value:g}m"
         case "MB" if abs(value) >= 1024:
-            return f"{round(value / 1024, 1):g} GB"
+            return f"{plain_number(round(value / 1024, 1))} GB"
         case "":
-            return f"{value:g}"
+            return plain_number(value)
         case _:
-            return f"{value:g} {unit}"
+            return f"{plain_number(value)} {unit}"
+
+
+def plain_number(value: float) -> str:
+    """``2``, ``2.5``, ``100000``: three places at most, and never an exponent."""
+    text = f"{value:.3f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
 
 
 def amount_of(resources: Iterable[pb.ResourceAmount], name: str) -> int | None:

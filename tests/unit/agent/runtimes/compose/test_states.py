@@ -16,7 +16,9 @@ DONE = Instance("w", "r", "h", AgentState.STOPPED, "exited", exit_code=0)
 WHY = {"container.stderr": "why"}
 BAD = Instance("w", "r", "h", AgentState.FAILED, "exited with code 3: why", 3, metadata=WHY)
 WAITING = Instance("w", "r", "h", AgentState.PENDING, "restarting", exit_code=1)
-SICK = evolve(RUNNING, message="running, unhealthy: no")
+SICK = evolve(RUNNING, message="unhealthy: no", metadata={"container.health": "unhealthy"})
+AGAIN = evolve(RUNNING, message="restarted 3 times in 10 min, last exit 1")
+LOOP = evolve(WAITING, message=AGAIN.message)
 
 
 def whole(*alone: Instance) -> Instance:
@@ -40,6 +42,18 @@ def services(*alone: Instance) -> list[ServiceContainer]:
         ([DONE, DONE], AgentState.STOPPED, "0/2 containers running", 0),
         ([RUNNING, BAD], AgentState.FAILED, "service s1: exited with code 3: why", 3),
         ([RUNNING, SICK], AgentState.RUNNING, "2/2 containers running; unhealthy: s1", None),
+        (
+            [RUNNING, AGAIN],
+            AgentState.RUNNING,
+            "2/2 containers running; s1 restarted 3 times in 10 min, last exit 1",
+            None,
+        ),
+        (
+            [SICK, LOOP],
+            AgentState.PENDING,
+            "1/2 containers running; s1 restarted 3 times in 10 min, last exit 1; unhealthy: s0",
+            None,
+        ),
     ],
 )
 def test_states(alone: list[Instance], state: AgentState, message: str, code: int | None) -> None:

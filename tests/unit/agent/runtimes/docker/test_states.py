@@ -63,7 +63,7 @@ def of(status: str, lines: str = "", code: int = 0, error: str = "", **state: ob
         (
             of("running", Health={"Status": "unhealthy", "Log": [{"Output": "x"}]}),
             AgentState.RUNNING,
-            "running, unhealthy: x",
+            "unhealthy: x",
             None,
         ),
         (of("running", Health={"Status": "healthy"}), AgentState.RUNNING, "running", None),

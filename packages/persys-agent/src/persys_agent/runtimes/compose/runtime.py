@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from persys_agent.commands import Commands, HostCommands
@@ -38,7 +39,7 @@ from persys_agent.runtimes.compose.states import (
 )
 from persys_agent.runtimes.docker.documents import Document, flag, text, texts
 from persys_agent.runtimes.docker.engine import Engine, EngineError
-from persys_agent.runtimes.docker.execution import run_inside
+from persys_agent.runtimes.docker.execution import Target, run_inside, target_of
 from persys_agent.runtimes.docker.labels import (
     CLUSTER,
     MANAGED,
@@ -49,7 +50,8 @@ from persys_agent.runtimes.docker.labels import (
     WORKLOAD,
     checked_id,
 )
-from persys_agent.runtimes.docker.log_lines import LastWordsReader
+from persys_agent.runtimes.docker.log_lines import LastWordsReader, last_words
+from persys_agent.runtimes.docker.restarts import RestartWatch
 from persys_agent.runtimes.docker.states import instance, secrets
 from persys_agent.runtimes.docker.usage import ContainerUse, UsageMeter, total_usage
 from persys_agent.runtimes.port import (
@@ -97,6 +99,7 @@ class ComposeRuntime:
         )
         self._meter = UsageMeter(self._engine, settings.first_sample, settings.concurrent_calls)
         self._words = LastWordsReader(self._engine)
+        self._restarts = RestartWatch(self._engine.last_exit, partial(last_words, self._engine))
         self._slots = asyncio.Semaphore(settings.concurrent_calls)
 
     async def probe(self) -> Capability:
@@ -204,9 +207,14 @@ class ComposeRuntime:
         tty: bool = False,
     ) -> AsyncGenerator[ExecOutput | ExecExit, None]:
         """Run a command in the first service, or in the one that the spec names for that."""
-        shown = await self._required(workload_id)
-        chosen = [each for each in shown if _labels(each).get(EXEC_LABEL) == "true"] or shown
-        running = run_inside(self._engine, text(chosen[0], "Id"), command, input, tty=tty)
+
+        async def find() -> Target:
+            shown = await self._required(workload_id)
+            chosen = [each for each in shown if _labels(each).get(EXEC_LABEL) == "true"] or shown
+            service = service_of(chosen[0])
+            return target_of(chosen[0], f'service "{service}" of workload "{workload_id}"')
+
+        running = run_inside(self._engine, find, command, input, tty=tty)
         async with aclosing(running):
             async for item in running:
                 yield item
@@ -343,7 +351,8 @@ class ComposeRuntime:
 
     async def _alone(self, workload_id: WorkloadId, shown: Document) -> ServiceContainer:
         words = await self._words.of(shown)
-        return ServiceContainer(service_of(shown), instance(workload_id, shown, words))
+        restarts = await self._restarts.remark(shown, words)
+        return ServiceContainer(service_of(shown), instance(workload_id, shown, words, restarts))
 
 
 def _labels(shown: Document) -> Mapping[str, str]:

@@ -7,7 +7,7 @@ several revisions (an update was cut off) there is no revision, so the next orde
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from attrs import frozen
 
@@ -15,6 +15,7 @@ from persys_agent.runtimes.docker.documents import Document, texts
 from persys_agent.runtimes.port import Instance
 from persys_core.model.ids import WorkloadId
 from persys_core.model.observation import AgentState
+from persys_core.model.remarks import Remark, remark_of
 
 __all__ = ["SERVICE", "ServiceContainer", "application_instance", "is_up", "service_of"]
 
@@ -80,10 +81,22 @@ def _state(containers: Sequence[ServiceContainer]) -> tuple[AgentState, str]:
         count += f", {done} done"
     if not running and AgentState.PENDING not in states:
         return AgentState.STOPPED, count
-    if running < wanted:
-        return AgentState.PENDING, count
-    sick = [each.service for each in containers if "unhealthy" in each.alone.message]
-    return AgentState.RUNNING, f"{count}; unhealthy: {', '.join(sick)}" if sick else count
+    state = AgentState.PENDING if running < wanted else AgentState.RUNNING
+    return state, "; ".join([count, *_remarks(containers)])
+
+
+def _remarks(containers: Sequence[ServiceContainer]) -> Iterator[str]:
+    """Which services were started again lately, in their own words, and which are unhealthy."""
+    for each in containers:
+        if remark_of(each.alone.message) is Remark.RESTARTING:
+            yield f"{each.service} {each.alone.message}"
+    sick = [each.service for each in containers if _is_unhealthy(each)]
+    if sick:
+        yield f"unhealthy: {', '.join(sick)}"
+
+
+def _is_unhealthy(each: ServiceContainer) -> bool:
+    return each.alone.metadata.get("container.health") == Remark.UNHEALTHY
 
 
 def _is_done(each: ServiceContainer) -> bool:

@@ -21,7 +21,7 @@ from aiodocker.execs import Exec
 from aiodocker.types import JSONObject
 from yarl import URL
 
-from persys_agent.runtimes.docker.documents import Document, items, text
+from persys_agent.runtimes.docker.documents import Document, items, text, texts
 from persys_agent.runtimes.port import RuntimeUnavailableError
 from persys_core.model.errors import PersysError
 
@@ -34,6 +34,8 @@ _NO_CONNECTION = 900
 """The status that aiodocker gives where there was no answer at all."""
 _SERVER_ERRORS = 500
 _CHUNK_BYTES = 64 * 1024
+_AROUND_AN_END = 1.0
+"""How long before an end its event is looked for, in seconds."""
 
 Result = TypeVar("Result")
 
@@ -171,13 +173,21 @@ class Engine:
         return await self._found(ask)
 
     async def logs(
-        self, container_id: str, tail: int | None, *, follow: bool, since: datetime | None = None
+        self,
+        container_id: str,
+        tail: int | None,
+        *,
+        follow: bool,
+        since: datetime | None = None,
+        until: datetime | None = None,
     ) -> AsyncGenerator[bytes, None]:
         """What it wrote, with times, in the framing of the Engine; ``follow``: until it ends."""
         query = {"stdout": "1", "stderr": "1", "timestamps": "1"}
         query["tail"] = "all" if tail is None else str(max(0, tail))
         if since is not None:
             query["since"] = f"{since.timestamp():.6f}"
+        if until is not None:
+            query["until"] = f"{until.timestamp():.6f}"
         async with self.translated():
             docker = self._streaming()
             await self._negotiated(docker)
@@ -185,6 +195,30 @@ class Engine:
             async with _get(docker, path, query | {"follow": "1" if follow else "0"}) as answer:
                 async for chunk in answer.content.iter_chunked(_CHUNK_BYTES):
                     yield chunk
+
+    async def last_exit(
+        self, container_id: str, ended_at: datetime, started_at: datetime
+    ) -> int | None:
+        """The code of the end that was then, before the present start, from the Engine's memory of
+        events, which is short; ``None`` where that does not have it. Never raises."""
+        query = {
+            "since": f"{ended_at.timestamp() - _AROUND_AN_END:.6f}",
+            "until": f"{started_at.timestamp():.6f}",
+            "filters": json.dumps({"container": [container_id], "event": ["die"]}),
+        }
+
+        async def ask(docker: Docker) -> int | None:
+            code = None
+            async with _get(docker, "events", query) as answer:
+                async for line in answer.content:
+                    told = texts(json.loads(line), "Actor", "Attributes").get("exitCode", "")
+                    code = int(told) if told.isdigit() else code
+            return code
+
+        try:
+            return await self._asked(ask)
+        except (EngineError, RuntimeUnavailableError):
+            return None
 
     async def prepare_exec(self, container_id: str, command: Sequence[str], tty: bool) -> Exec:
         """A command to run inside, not begun yet."""

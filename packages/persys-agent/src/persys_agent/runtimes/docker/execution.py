@@ -1,6 +1,7 @@
 """A command inside a container: its input, its output, its end.
 
-Decided here: what happens to a command that nobody listens to any more. The Engine has no call that
+Decided here: how long a command may take to begin (once it runs it has all the time it wants), and
+what happens to one that nobody listens to any more. The Engine has no call that
 ends one, so its processes are ended from the host, where they can be seen there (the agent and the
 Engine share their view of processes); elsewhere the end of its input must do.
 """
@@ -10,14 +11,16 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, suppress
+from datetime import timedelta
 from pathlib import Path
 
 from aiodocker.execs import Exec
 from aiodocker.stream import Stream
+from attrs import frozen
 
-from persys_agent.runtimes.docker.documents import flag, number
+from persys_agent.runtimes.docker.documents import Document, flag, number, text
 from persys_agent.runtimes.docker.engine import Engine, EngineError
 from persys_agent.runtimes.port import (
     ExecExit,
@@ -27,8 +30,10 @@ from persys_agent.runtimes.port import (
     RuntimeUnavailableError,
 )
 
-__all__ = ["run_inside"]
+__all__ = ["STARTS_WITHIN", "Target", "run_inside", "target_of"]
 
+STARTS_WITHIN = timedelta(seconds=15)
+"""How long a command may take to begin; what hangs for longer is the Engine."""
 _STDERR = 2
 _END_OF_TRANSMISSION = b"\x04"
 _END_POLLS = 40
@@ -36,18 +41,50 @@ _END_POLL_SECONDS = 0.05
 _PROC = Path("/proc")
 
 
+@frozen
+class Target:
+    """The container that a command runs in, and what people call it."""
+
+    container_id: str
+    name: str
+
+
+def target_of(shown: Document, name: str) -> Target:
+    """The container that the Engine shows. Raises ``RuntimeFailedError`` where it does not run."""
+    status = text(shown, "State", "Status")
+    if status != "running":
+        code = number(shown, "State", "ExitCode")
+        how = {"exited": f"ended with code {code}", "created": "not started"}.get(status, status)
+        raise RuntimeFailedError(
+            FailureCode.RUNTIME_ERROR,
+            f"{name} is not running (its container: {how}), so no command can be run in it",
+        )
+    return Target(text(shown, "Id"), name)
+
+
 async def run_inside(
     engine: Engine,
-    container_id: str,
+    find: Callable[[], Awaitable[Target]],
     command: Sequence[str],
     given: AsyncIterator[bytes],
     *,
     tty: bool,
+    starts_within: timedelta = STARTS_WITHIN,
 ) -> AsyncGenerator[ExecOutput | ExecExit, None]:
-    """What the command writes, then its end. Raises ``RuntimeFailedError``."""
+    """What the command writes, then its end. Raises ``RuntimeFailedError``, and
+    ``RuntimeUnavailableError`` where the Engine did not begin it in time."""
+    target: Target | None = None
     try:
-        prepared = await engine.prepare_exec(container_id, command, tty)
-        async with engine.translated(), prepared.start() as stream:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(engine.translated())
+            try:
+                async with asyncio.timeout(starts_within.total_seconds()):
+                    target = await find()
+                    prepared = await engine.prepare_exec(target.container_id, command, tty)
+                    stream: Stream = await prepared.start().__aenter__()
+                    stack.push_async_callback(stream.close)
+            except TimeoutError as error:
+                raise _hangs(engine, starts_within) from error
             feeding = asyncio.create_task(_feed(stream, given, tty=tty))
             has_ended = False
             try:
@@ -59,12 +96,26 @@ async def run_inside(
                 feeding.cancel()
                 await asyncio.gather(feeding, return_exceptions=True)
                 if not has_ended:
-                    await asyncio.shield(_end(engine, prepared, container_id))
+                    await asyncio.shield(_end(engine, prepared, target.container_id))
         yield ExecExit(await _exit_code(engine, prepared))
     except EngineError as error:
         raise RuntimeFailedError(
-            FailureCode.RUNTIME_ERROR, f"the command cannot be run: {error}"
+            FailureCode.RUNTIME_ERROR, f"the command cannot be run: {_named(error, target)}"
         ) from error
+
+
+def _hangs(engine: Engine, waited: timedelta) -> RuntimeUnavailableError:
+    return RuntimeUnavailableError(
+        f"the Docker daemon at {engine.endpoint} did not begin the command within"
+        f" {waited.total_seconds():g} s, so it was given up; a daemon that only hangs may still"
+        " begin it, without input"
+    )
+
+
+def _named(error: EngineError, target: Target | None) -> str:
+    """What the Engine said, with the name that people know for its id."""
+    said = str(error)
+    return said if target is None else said.replace(target.container_id, target.name)
 
 
 async def _feed(stream: Stream, given: AsyncIterator[bytes], *, tty: bool) -> None:

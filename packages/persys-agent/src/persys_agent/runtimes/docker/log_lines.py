@@ -104,6 +104,7 @@ async def container_lines(
     follow: bool,
     source: str = "",
     since: datetime | None = None,
+    until: datetime | None = None,
 ) -> AsyncGenerator[LogLine, None]:
     """The last lines of a container (``None``: all), then those to come. Raises
     ``RuntimeFailedError``."""
@@ -113,7 +114,7 @@ async def container_lines(
     has_terminal = flag(shown, "Config", "Tty")
     lines = PlainLines(source) if has_terminal else FramedLines(source)
     try:
-        chunks = engine.logs(container, tail, follow=follow, since=since)
+        chunks = engine.logs(container, tail, follow=follow, since=since, until=until)
         async with aclosing(chunks):
             async for chunk in chunks:
                 for line in lines.feed(chunk):
@@ -126,11 +127,12 @@ async def container_lines(
         yield line
 
 
-async def last_words(engine: Engine, container: str) -> LastWords:
-    """The end of what a container wrote: of its errors, or where there are none of its output."""
+async def last_words(engine: Engine, container: str, until: datetime | None = None) -> LastWords:
+    """The end of what a container wrote: of its errors, or where there are none of its output.
+    ``until``: what it wrote later does not count."""
     written: dict[str, list[str]] = {"stdout": [], "stderr": []}
     try:
-        lines = container_lines(engine, container, _WORDS_LINES, follow=False)
+        lines = container_lines(engine, container, _WORDS_LINES, follow=False, until=until)
         async with aclosing(lines):
             async for line in lines:
                 written[line.stream].append(line.text)

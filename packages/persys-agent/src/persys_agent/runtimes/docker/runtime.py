@@ -14,6 +14,7 @@ import math
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from datetime import timedelta
+from functools import partial
 
 from persys_agent.runtimes.docker.configuration import (
     KIND,
@@ -23,7 +24,7 @@ from persys_agent.runtimes.docker.configuration import (
 )
 from persys_agent.runtimes.docker.documents import Document, flag, items, number, text, texts
 from persys_agent.runtimes.docker.engine import NOT_FOUND, Engine, EngineError
-from persys_agent.runtimes.docker.execution import run_inside
+from persys_agent.runtimes.docker.execution import Target, run_inside, target_of
 from persys_agent.runtimes.docker.failures import create_failure, start_failure, taken_port
 from persys_agent.runtimes.docker.images import provide_image, pull_policy
 from persys_agent.runtimes.docker.labels import (
@@ -38,8 +39,9 @@ from persys_agent.runtimes.docker.labels import (
     ownership,
     refusal,
 )
-from persys_agent.runtimes.docker.log_lines import LastWordsReader, container_lines
+from persys_agent.runtimes.docker.log_lines import LastWordsReader, container_lines, last_words
 from persys_agent.runtimes.docker.names import container_name
+from persys_agent.runtimes.docker.restarts import RestartWatch
 from persys_agent.runtimes.docker.settings import DockerSettings
 from persys_agent.runtimes.docker.states import instance, secrets
 from persys_agent.runtimes.docker.usage import UsageMeter, total_usage
@@ -89,6 +91,7 @@ class DockerRuntime:
         self._meter = UsageMeter(self._engine, settings.first_sample, settings.concurrent_calls)
         self._adopted: set[WorkloadId] = set()
         self._words = LastWordsReader(self._engine)
+        self._restarts = RestartWatch(self._engine.last_exit, partial(last_words, self._engine))
 
     async def probe(self) -> Capability:
         """Ask the daemon for its version, and for what it cannot limit."""
@@ -191,8 +194,15 @@ class DockerRuntime:
         tty: bool = False,
     ) -> AsyncGenerator[ExecOutput | ExecExit, None]:
         """Run a command inside; closing the iterator ends it."""
-        container = await self._required(workload_id)
-        running = run_inside(self._engine, container, command, input, tty=tty)
+
+        async def find() -> Target:
+            shown = await self._ours(workload_id)
+            if shown is None:
+                raise _absent(workload_id)
+            return target_of(shown, f'workload "{workload_id}"')
+
+        within = self._settings.exec_starts_within
+        running = run_inside(self._engine, find, command, input, tty=tty, starts_within=within)
         async with aclosing(running):
             async for item in running:
                 yield item
@@ -269,7 +279,8 @@ class DockerRuntime:
             return await self.inspect(workload_id)
 
     async def _instance(self, workload_id: WorkloadId, shown: Document) -> Instance:
-        return instance(workload_id, shown, await self._words.of(shown))
+        words = await self._words.of(shown)
+        return instance(workload_id, shown, words, await self._restarts.remark(shown, words))
 
     async def _created(self, order: Order) -> Creation:
         policy = pull_policy(order.spec.metadata, self._settings.pull_policy)

@@ -3,6 +3,7 @@
 Decided here: the state, the message and the metadata of each status of the Engine, in the words of
 the agents in the field. A health check that has not passed yet is Pending; one that fails leaves
 the container Running, with a message that says so: it does run, and nobody restarts it for that.
+One that was started again lately says so, and the same whether it runs just now or is started.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from persys_agent.runtimes.docker.labels import REVISION, SPEC_HASH
 from persys_agent.runtimes.port import Instance
 from persys_core.model.ids import WorkloadId
 from persys_core.model.observation import AgentState
+from persys_core.model.remarks import unhealthy_text
 from persys_core.model.secrets import scrubbed, secret_command_values, secret_env_values
 from persys_core.model.spec import PortMapping
 
@@ -35,6 +37,7 @@ __all__ = [
     "ended_badly",
     "exit_code",
     "instance",
+    "last_line",
     "secrets",
 ]
 
@@ -51,9 +54,11 @@ class LastWords:
     error: str = ""
 
 
-def instance(workload_id: WorkloadId, shown: Document, last_words: LastWords) -> Instance:
-    """The instance that the Engine shows."""
-    state, message = _state(shown, last_words)
+def instance(
+    workload_id: WorkloadId, shown: Document, last_words: LastWords, restarts: str = ""
+) -> Instance:
+    """The instance that the Engine shows; ``restarts`` is what is to be said of those."""
+    state, message = _state(shown, last_words, restarts)
     hidden, code = secrets(shown), exit_code(shown)
     labels = texts(shown, "Config", "Labels")
     return Instance(
@@ -112,12 +117,12 @@ def bound_ports(shown: Document) -> tuple[PortMapping, ...]:
     return tuple(PortMapping(host, port, protocol) for port, host, protocol in sorted(found))
 
 
-def _state(shown: Document, last_words: LastWords) -> tuple[AgentState, str]:
+def _state(shown: Document, last_words: LastWords, restarts: str) -> tuple[AgentState, str]:
     match text(shown, "State", "Status"):
         case "running":
-            return _running(shown)
+            return _running(shown, restarts)
         case "restarting":
-            return AgentState.PENDING, "restarting"
+            return AgentState.PENDING, restarts or "restarting"
         case "paused":
             return AgentState.STOPPED, "paused"
         case "dead":
@@ -128,31 +133,34 @@ def _state(shown: Document, last_words: LastWords) -> tuple[AgentState, str]:
             return AgentState.STOPPED, status
 
 
-def _running(shown: Document) -> tuple[AgentState, str]:
+def _running(shown: Document, restarts: str) -> tuple[AgentState, str]:
     match text(shown, "State", "Health", "Status"):
         case "starting":
-            return AgentState.PENDING, "running; its health check has not passed yet"
+            waits = "running; its health check has not passed yet"
+            return AgentState.PENDING, f"{waits}; {restarts}" if restarts else waits
         case "unhealthy":
-            return AgentState.RUNNING, _unhealthy(shown)
+            remarks = [restarts, _unhealthy(shown)]
+            return AgentState.RUNNING, "; ".join(each for each in remarks if each)
         case _:
-            return AgentState.RUNNING, "running"
+            return AgentState.RUNNING, restarts or "running"
 
 
 def _unhealthy(shown: Document) -> str:
     log = items(shown, "State", "Health", "Log")
-    output = _last_line(text(log[-1], "Output")) if log else ""
-    return f"running, unhealthy: {output}" if output else "running, unhealthy"
+    output = scrubbed(text(log[-1], "Output"), secrets(shown)) if log else ""
+    return unhealthy_text(last_line(output))
 
 
 def _failure(shown: Document, code: int, last_words: LastWords) -> str:
-    reason = text(shown, "State", "Error") or _last_line(last_words.lines)
+    reason = text(shown, "State", "Error") or last_line(last_words.lines)
     if flag(shown, "State", "OOMKilled"):
         limit = number(shown, "HostConfig", "Memory") // _BYTES_PER_MB
         reason = f"out of memory (limit {limit} MB)" if limit else "out of memory"
     return f"exited with code {code}: {reason}" if reason else f"exited with code {code}"
 
 
-def _last_line(output: str) -> str:
+def last_line(output: str) -> str:
+    """The last line that says something, bounded."""
     lines = [line for line in map(str.strip, output.splitlines()) if line]
     return lines[-1][:_REASON_CHARACTERS] if lines else ""
 

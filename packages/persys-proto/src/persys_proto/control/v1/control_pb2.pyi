@@ -1226,6 +1226,7 @@ class NodeView(google.protobuf.message.Message):
     FENCED_AT_FIELD_NUMBER: builtins.int
     USAGE_FIELD_NUMBER: builtins.int
     USAGE_REPORTED_AT_FIELD_NUMBER: builtins.int
+    STOP_AFTER_SECONDS_FIELD_NUMBER: builtins.int
     node_id: builtins.str
     status: builtins.str
     status_reason: builtins.str
@@ -1253,6 +1254,10 @@ class NodeView(google.protobuf.message.Message):
     """
     fence_reason: builtins.str
     """How it was cut off, in the operator's words, and when that was recorded."""
+    stop_after_seconds: builtins.int
+    """What its agent promised with RegisterNodeRequest.stop_after_seconds; 0 is
+    no promise. For display.
+    """
     @property
     def status_updated_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
@@ -1316,9 +1321,10 @@ class NodeView(google.protobuf.message.Message):
         fenced_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         usage: global___NodeUsage | None = ...,
         usage_reported_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        stop_after_seconds: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["fenced_at", b"fenced_at", "last_heartbeat", b"last_heartbeat", "status_updated_at", b"status_updated_at", "usage", b"usage", "usage_reported_at", b"usage_reported_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["allocated", b"allocated", "available_cpu_cores", b"available_cpu_cores", "available_memory_mb", b"available_memory_mb", "capacity", b"capacity", "cordoned", b"cordoned", "draining", b"draining", "fence_reason", b"fence_reason", "fenced", b"fenced", "fenced_at", b"fenced_at", "grpc_endpoint", b"grpc_endpoint", "intent_reason", b"intent_reason", "labels", b"labels", "last_heartbeat", b"last_heartbeat", "node_id", b"node_id", "overcommitted", b"overcommitted", "reserved", b"reserved", "status", b"status", "status_reason", b"status_reason", "status_updated_at", b"status_updated_at", "status_updated_by", b"status_updated_by", "supported_workload_types", b"supported_workload_types", "taints", b"taints", "total_cpu_cores", b"total_cpu_cores", "total_memory_mb", b"total_memory_mb", "usage", b"usage", "usage_reported_at", b"usage_reported_at"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["allocated", b"allocated", "available_cpu_cores", b"available_cpu_cores", "available_memory_mb", b"available_memory_mb", "capacity", b"capacity", "cordoned", b"cordoned", "draining", b"draining", "fence_reason", b"fence_reason", "fenced", b"fenced", "fenced_at", b"fenced_at", "grpc_endpoint", b"grpc_endpoint", "intent_reason", b"intent_reason", "labels", b"labels", "last_heartbeat", b"last_heartbeat", "node_id", b"node_id", "overcommitted", b"overcommitted", "reserved", b"reserved", "status", b"status", "status_reason", b"status_reason", "status_updated_at", b"status_updated_at", "status_updated_by", b"status_updated_by", "stop_after_seconds", b"stop_after_seconds", "supported_workload_types", b"supported_workload_types", "taints", b"taints", "total_cpu_cores", b"total_cpu_cores", "total_memory_mb", b"total_memory_mb", "usage", b"usage", "usage_reported_at", b"usage_reported_at"]) -> None: ...
 
 global___NodeView = NodeView
 

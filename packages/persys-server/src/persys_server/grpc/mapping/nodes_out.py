@@ -47,6 +47,7 @@ def node_view(view: NodeView) -> pb.NodeView:
         fenced_at=timestamp(fence.at if fence else None),
         usage=_usage(view),
         usage_reported_at=timestamp(view.usage.reported_at if view.usage else None),
+        stop_after_seconds=node.stop_after_seconds,
     )
 
 
