@@ -11,7 +11,7 @@ from persys_server.doctor.checks import examine
 from persys_server.doctor.findings import Finding, Verdict
 from tests.e2e.processes import free_port
 from tests.servers.etcd import EtcdCluster
-from tests.servers.redis import redis_server
+from tests.servers.redis import RedisServer, redis_server
 
 
 @pytest.fixture
@@ -77,7 +77,8 @@ async def test_a_redis_is_told_and_its_absence_is_only_a_warning(
 ) -> None:
     """A server runs without it; a wrong password is told without the password."""
     wanted = healthy | {"PERSYS_STORE": "memory"}
-    async with redis_server(tmp_path / "redis", password="right-one") as redis:
+    saves = ("--dbfilename", "d.rdb")
+    async with redis_server(tmp_path / "redis", *saves, password="right-one") as redis:
         place = {"REDIS_ADDR": f"127.0.0.1:{redis.port}", "REDIS_PASSWORD": "right-one"}
         found = await asyncio.to_thread(by_verdict, wanted | place, Verdict.OK)
         assert "redis" in {finding.check for finding in found}
@@ -86,6 +87,15 @@ async def test_a_redis_is_told_and_its_absence_is_only_a_warning(
         [told] = [finding for finding in found if finding.check == "redis"]
         assert "REDIS_PASSWORD" in told.advice
         assert "wrong-one" not in repr(told)
+        found = await asyncio.to_thread(
+            by_verdict, wanted | place | {"REDIS_DB": "99"}, Verdict.WARN
+        )
+        [told] = [finding for finding in found if finding.check == "redis"]
+        assert "set REDIS_DB to one that this Redis has" in told.advice
+        await _cannot_save(redis)
+        found = await asyncio.to_thread(by_verdict, wanted | place, Verdict.WARN)
+        [told] = [finding for finding in found if finding.check == "redis"]
+        assert "cannot save to its disk" in told.advice
     tls = wanted | place | {"REDIS_TLS_ENABLED": "true", "REDIS_TLS_CA": str(tmp_path / "no")}
     [told] = await asyncio.to_thread(by_verdict, tls, Verdict.FAIL)
     assert str(tmp_path / "no") in told.found
@@ -93,3 +103,14 @@ async def test_a_redis_is_told_and_its_absence_is_only_a_warning(
     found = await asyncio.to_thread(by_verdict, gone, Verdict.WARN)
     assert "redis" in {finding.check for finding in found}
     assert not await asyncio.to_thread(by_verdict, gone, Verdict.FAIL)
+
+
+async def _cannot_save(redis: RedisServer) -> None:
+    """Put a folder where its snapshot has to go, and wait until it has noticed."""
+    (redis.folder / "d.rdb").mkdir()
+    async with redis.client() as client, asyncio.timeout(10):
+        await client.config_set("save", "3600 1")
+        await client.set("some", "data")
+        await client.bgsave()
+        while (await client.info("persistence"))["rdb_last_bgsave_status"] != "err":  # noqa: ASYNC110
+            await asyncio.sleep(0.05)

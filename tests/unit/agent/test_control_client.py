@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
+import grpc
 import grpc.aio
 import pytest
 
@@ -26,12 +27,15 @@ class Listener(control_pb2_grpc.AgentControlServicer):
     def __init__(self) -> None:
         self.registrations: list[wire.RegisterNodeRequest] = []
         self.beats: list[wire.HeartbeatRequest] = []
+        self.holder = ""
 
     async def RegisterNode(
         self, request: wire.RegisterNodeRequest, context: Any
     ) -> wire.RegisterNodeResponse:
-        """Accept it."""
+        """Accept it, unless somebody holds the node id."""
         self.registrations.append(request)
+        if self.holder:
+            await context.abort(grpc.StatusCode.ALREADY_EXISTS, f"held by {self.holder}")
         return wire.RegisterNodeResponse(accepted=True)
 
     async def Heartbeat(
@@ -66,12 +70,22 @@ async def test_a_registration_says_what_only_ours_say() -> None:
         reserved=Resources.of(memory_mb=256),
         cluster_id="c1",
         stop_after_seconds=120,
+        boot_id="b1",
     )
     async with told() as (listener, client):
         await client.register(node)
     (sent,) = listener.registrations
-    assert (sent.cluster_id, sent.stop_after_seconds) == ("c1", 120)
+    assert (sent.cluster_id, sent.stop_after_seconds, sent.boot_id) == ("c1", 120, "b1")
     assert [(each.name, each.amount) for each in sent.capabilities.reserved] == [("memory", 256)]
+
+
+async def test_an_id_that_is_taken_is_an_answer() -> None:
+    """The scheduler was reached, and why it refused is for people to read."""
+    async with told() as (listener, client):
+        listener.holder = "10.0.0.1:50051"
+        answer = await client.register(RegisterNode("n1", Resources(), "h:1", frozenset()))
+    assert (answer.accepted, answer.id_taken) == (False, True)
+    assert answer.reason == "held by 10.0.0.1:50051"
 
 
 async def test_a_beat_says_what_was_promised_and_why_something_failed() -> None:

@@ -153,6 +153,27 @@ async def test_outage_touches_nothing_that_runs(clock: VirtualClock) -> None:
 
 
 @virtual_time()
+async def test_while_frozen_nobody_is_kept_alive_by_another_agent(clock: VirtualClock) -> None:
+    """To register again is of no use then, so the beat is acknowledged, and nothing else."""
+    switch = Switch()
+    cluster, driver = await _cluster(clock, switch)
+    node = evolve(registration("n9"), boot_id="a")
+    await cluster.api().admission.register_node(node)
+    switch.is_off = True
+    await driver.wait(seconds=28)
+    scheduler = cluster.api()
+    assert scheduler.mode.mode.value == "degraded"
+    beat = Heartbeat("n9", boot_id="b", sequence=1)
+    answer = await scheduler.admission.heartbeat(beat)
+    assert (answer.acknowledged, answer.known, answer.confirmed) == (True, True, timedelta(0))
+    other = evolve(node, boot_id="b", endpoint="10.0.0.2:50051")
+    assert (await scheduler.admission.register_node(other)).id_taken
+    await driver.wait(seconds=4)
+    assert not scheduler.ports.liveness.is_alive("n9")
+    await cluster.stop()
+
+
+@virtual_time()
 async def test_a_store_that_is_away_is_not_a_thing_that_is_not_there(clock: VirtualClock) -> None:
     """Defect C12: what this replica does not know is not called *not found* while the store cannot
     be asked; what it knows is shown, with its age, and no beat leads to a new registration."""

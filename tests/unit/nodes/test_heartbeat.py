@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persys_core.nodes.heartbeat import BeatMemory, BeatOrder, BeatVerdict, judge_beat
+from persys_core.nodes.heartbeat import BeatMemory, BeatOrder, BeatVerdict, begin_boot, judge_beat
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -31,6 +31,16 @@ def timed(seconds: float) -> BeatOrder:
 def test_an_older_beat_of_the_same_boot_is_dropped() -> None:
     """Beat 5, then 4: the later arrival does not overwrite the newer state (N07)."""
     assert verdicts(numbered("a", 5), numbered("a", 4), numbered("a", 6)) == "asa"
+
+
+def test_a_boot_that_registers_again_is_the_last_one() -> None:
+    """One that another agent replaced for a while, and that has the node again, is not late."""
+    memory = begin_boot(begin_boot(None, "a"), "b")
+    assert memory.ended_boots == ("a",)
+    memory = begin_boot(memory, "a")
+    assert memory.ended_boots == ("b",)
+    assert begin_boot(memory, "a") is memory
+    assert judge_beat(memory, numbered("a", 1))[0] is BeatVerdict.ACCEPT
 
 
 def test_a_repeated_beat_is_dropped() -> None:

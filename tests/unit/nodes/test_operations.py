@@ -15,6 +15,7 @@ from persys_core.nodes.operations import (
     MAX_TAINTS,
     Refusal,
     cordon,
+    holder_refusal,
     overcommitted_dimensions,
     register,
     registration_refusal,
@@ -55,6 +56,38 @@ def test_a_taint_is_written_as_people_write_it() -> None:
         marked = taint(NODE, mark, reason="", actor="ann", now=T1)
         assert isinstance(marked, Node)
         assert marked.intent.reason == f"taint {text} set"
+
+
+HELD = register(None, evolve(REQUEST, boot_id="a"), T0)
+ELSEWHERE = "10.0.0.2:7000"
+
+
+@pytest.mark.parametrize(
+    ("boot_id", "endpoint", "alive", "ended", "refused"),
+    [
+        ("b", ELSEWHERE, True, (), True),
+        ("b", HELD.endpoint, True, (), False),
+        ("a", ELSEWHERE, True, (), False),
+        ("b", ELSEWHERE, False, (), False),
+        ("", ELSEWHERE, True, (), False),
+        ("b", HELD.endpoint, True, ("b",), True),
+        ("b", HELD.endpoint, False, ("b",), False),
+    ],
+    ids=["other", "restarted", "new-address", "moved", "field", "same-address", "comes-back"],
+)
+def test_who_beats_keeps_the_node_id(
+    boot_id: str, endpoint: str, alive: bool, ended: tuple[str, ...], refused: bool
+) -> None:
+    """Only another life of another place is refused, and only while the holder lives."""
+    request = evolve(REQUEST, boot_id=boot_id, endpoint=endpoint)
+    lease = timedelta(seconds=30)
+    found = holder_refusal(HELD, request, alive=alive, ended_boots=ended, lease=lease)
+    assert (found is not None) == refused
+    if found is not None:
+        told = (HELD.endpoint, endpoint, "PERSYS_NODE_ID", "30 s", "persysctl node remove n1")
+        assert [each for each in told if each not in found.message] == []
+    for holder in (None, NODE):  # nobody, and one that said no boot id
+        assert holder_refusal(holder, request, alive=True, ended_boots=(), lease=lease) is None
 
 
 def test_a_registration_is_taken_over_field_by_field() -> None:

@@ -200,7 +200,7 @@ WorkloadUsageSnapshot: workload_id=1 type=2:WorkloadType! cpu_percent=3:double \
 
 # What we added to messages of the contract. Once released these bind us like the rest.
 OUR_CONTROL_FIELDS = """
-RegisterNodeRequest: stop_after_seconds=100:int64
+RegisterNodeRequest: stop_after_seconds=100:int64 boot_id=101
 NodeCapabilities: reserved=100:[ResourceAmount]
 HeartbeatRequest: boot_id=100 sequence=101:uint64
 HeartbeatResponse: lease_confirmed_seconds=100:double?

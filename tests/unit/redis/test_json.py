@@ -135,7 +135,21 @@ def test_addresses_are_read(text: str, address: Address) -> None:
     assert address_of(text) == address
 
 
-@pytest.mark.parametrize("text", ["redis://u:pw@h:1", "h:x", "h:0", "h:70000", ":6379", "a b:1"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "redis://u:pw@h:1",
+        "h:x",
+        "h:0",
+        "h:70000",
+        ":6379",
+        "a b:1",
+        "h:1:2",
+        "h::1:2",
+        "[h:1]:2",
+        "[::1]x:2",
+    ],
+)
 def test_other_addresses_are_refused_without_being_quoted(text: str) -> None:
     """The text says what is accepted, and no password."""
     with pytest.raises(ValueError, match="host:port") as caught:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from persys_core.retry.texts import presentable, without_secrets
+from persys_core.model.secrets import without_values
+from persys_core.retry.texts import presentable
 
 
 def test_secrets_are_gone_before_the_text_is_cut() -> None:
@@ -27,7 +28,7 @@ def test_a_long_word_is_dropped_and_fast() -> None:
 
 def test_the_longer_secret_goes_first() -> None:
     """A secret inside another one does not leave the rest of the longer one."""
-    assert without_secrets("pass12345", {"pass", "pass12345"}) == "***"
+    assert without_values("pass12345", {"pass", "pass12345"}) == "***"
 
 
 def test_short_texts_stay_as_they_are() -> None:

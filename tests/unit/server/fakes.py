@@ -214,6 +214,8 @@ class FakeScheduler:
     volumes_shown: list[VolumeView] = field(factory=lambda: [volume_view()])
     release_shown: VolumeRelease = field(factory=lambda: VolumeRelease(True, True, volume_view()))
     held_there: tuple[str, ...] = ()
+    holder: str = ""
+    """Why a registration is refused: who has the node id."""
 
     @property
     def admission(self) -> FakeScheduler:
@@ -224,7 +226,11 @@ class FakeScheduler:
     async def register_node(self, request: RegisterNode) -> RegisterAnswer:
         reason = "registered" if self.accepted else "scheduler degraded/recovery mode"
         answer = RegisterAnswer(
-            self.accepted, reason, timedelta(seconds=10), NOW + timedelta(seconds=30)
+            self.accepted,
+            self.holder or reason,
+            timedelta(seconds=10),
+            NOW + timedelta(seconds=30),
+            id_taken=bool(self.holder),
         )
         return await self._answer(request, answer)
 

@@ -53,6 +53,33 @@ def test_secrets_of_a_text_are_masked(text: str, clean: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("secret", "clean"),
+    [
+        ("a", "cat: *** port (at 8080) is not what cat_1 was; user=at, 'cat' 10 ms"),
+        ("at", "cat: a port (*** 8080) is not what cat_1 was; user=***, 'cat' 10 ms"),
+        ("cat", "***: a port (at 8080) is not what cat_1 was; user=at, '***' 10 ms"),
+        ("1", "cat: a port (at 8080) is not what cat_1 was; user=at, 'cat' 10 ms"),
+        ("8080", "cat: a port (at ***) is not what cat_1 was; user=at, 'cat' 10 ms"),
+        ("what", "cat: a port (at 8080) is not *** cat_1 was; user=at, 'cat' 10 ms"),
+    ],
+)
+def test_short_secrets_are_masked_where_they_stand_alone(secret: str, clean: str) -> None:
+    """Up to three characters are a part of many words by chance; the rest stays readable."""
+    text = "cat: a port (at 8080) is not what cat_1 was; user=at, 'cat' 10 ms"
+    assert scrubbed(text, [secret]) == clean
+
+
+def test_a_mask_is_not_masked() -> None:
+    """Whatever the password is."""
+    assert scrubbed("with sesame", ["*", "**", "***", "sesame", ""]) == f"with {MASK}"
+
+
+def test_a_secret_that_holds_a_short_one_is_masked_whole() -> None:
+    """The longest goes first."""
+    assert scrubbed("a-b-secret b", ["a-b-secret", "b"]) == f"{MASK} {MASK}"
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "key=abc and a foreign key",

@@ -65,6 +65,14 @@ async def test_a_frozen_cluster_answers_registration_with_a_reason() -> None:
         assert answer.reason.startswith("scheduler degraded/recovery mode")
 
 
+async def test_a_node_id_that_another_agent_has() -> None:
+    """An error with a code of its own, which agents in the field answer by trying again later."""
+    async with loopback(FakeScheduler(accepted=False, holder="held by 10.0.0.1:1")) as at:
+        error = await refused(at.stub.RegisterNode(register()))
+        assert error.code() is grpc.StatusCode.ALREADY_EXISTS
+        assert error.details() == "held by 10.0.0.1:1"
+
+
 async def test_heartbeat() -> None:
     """The beat goes in; acknowledgement and lease come back."""
     async with loopback() as at:

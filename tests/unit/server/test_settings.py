@@ -280,6 +280,8 @@ def test_secrets_never_show() -> None:
 
 def test_redis_is_named_by_host_and_port_alone() -> None:
     """A04: a URL is refused with what is accepted, and its password is not repeated."""
+    [problem] = problems({"REDIS_ADDR": "h:1:2"})
+    assert problem.startswith("REDIS_ADDR: 'h:1:2' is not valid; accepted is host:port")
     [problem] = problems({"REDIS_ADDR": "redis://u:s3cr3t@h:6379/0"})
     assert problem.startswith("REDIS_ADDR: ")
     assert "host:port" in problem

@@ -85,10 +85,14 @@ class ControlClient:
             cluster_id=node.cluster_id,
             timestamp=_timestamp(datetime.now(UTC)),
             stop_after_seconds=node.stop_after_seconds,
+            boot_id=node.boot_id,
         )
         try:
             answer = await self._stub.RegisterNode(message, timeout=_DEADLINE_SECONDS)
         except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.ALREADY_EXISTS:
+                reason = error.details() or "another agent has this node id"
+                return RegisterAnswer(False, reason, timedelta(0), self._lease, id_taken=True)
             raise _no_answer("registration", error) from error
         self._lease = _WITHOUT_LEASE
         self._take_lease(answer)

@@ -4,21 +4,21 @@ Decided here: flags, their defaults and their checks. A flag wins over the envir
 value ends with ``UsageError``, whose text names the flag, the value and what is accepted. Without
 ``--runtime simulated`` the flags are settings of one real node, and ``settings`` reads them.
 
-Size: one function per flag group and one per kind of value.
+What a value may be stands in ``option_values``.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
+from persys_agent import option_values as values
 from persys_agent.runtimes.factory import RuntimeChoice
 from persys_agent.settings import NodeSettings, SettingsError, load_settings
-from persys_core.model.ids import is_valid_id
 from persys_core.model.states import WorkloadType
-from persys_core.placement.demand import LOCAL_DRIVER, driver_name
+from persys_core.placement.demand import LOCAL_DRIVER
 
 __all__ = [
     "DoctorRun",
@@ -30,13 +30,10 @@ __all__ = [
     "parse_options",
 ]
 
-N = TypeVar("N", int, float)
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("", "0", "false", "no", "off")
 _DEFAULT_SCHEDULER = "127.0.0.1:8085"
 _SIMULATED_TYPES = "container,compose,vm"
-_DRIVERS = (LOCAL_DRIVER, "nfs", "ceph-rbd")
-_MAX_NODES = 10_000
 _SIMULATED = "simulated"
 _ONLY_SIMULATED = (
     "nodes node-id-prefix cpu memory disk types storage-drivers latency failure-rate seed legacy"
@@ -186,7 +183,7 @@ def _simulated(given: argparse.Namespace, environment: Mapping[str, str]) -> Run
         disk_gb=given.disk,
         types=given.types,
         storage_drivers=given.storage_drivers,
-        labels={**_lenient_labels(environment), **given.labels},
+        labels={**values.labels_of(environment), **given.labels},
         latency=given.latency,
         failure_rate=given.failure_rate,
         seed=given.seed,
@@ -223,7 +220,7 @@ def _parser(environment: Mapping[str, str]) -> _Parser:
     )
     _add_setting_flags(doctor)
     _add_address_flags(doctor, environment)
-    doctor.add_argument("--labels", type=_labels, default={}, help=argparse.SUPPRESS)
+    doctor.add_argument("--labels", type=values.labels, default={}, help=argparse.SUPPRESS)
     run = commands.add_parser(
         "run",
         help="run one or many nodes until SIGTERM or SIGINT",
@@ -282,7 +279,7 @@ def _add_address_flags(
     group.add_argument(
         "--scheduler",
         metavar="HOST:PORT",
-        type=_address,
+        type=values.address,
         default=None,
         help=f"where the scheduler listens (default: {_default_scheduler(environment)})",
     )
@@ -306,36 +303,40 @@ def _add_address_flags(
 def _add_node_flags(run: argparse.ArgumentParser) -> None:
     group = run.add_argument_group("nodes")
     group.add_argument(
-        "--nodes", metavar="N", type=_whole(1, _MAX_NODES), default=1, help="how many (default: 1)"
+        "--nodes",
+        metavar="N",
+        type=values.whole(1, values.MAX_NODES),
+        default=1,
+        help="how many (default: 1)",
     )
     group.add_argument(
         "--node-id-prefix",
         metavar="TEXT",
-        type=_node_id,
+        type=values.node_id,
         help="nodes are called TEXT-1, TEXT-2 … (default: sim)",
     )
     group.add_argument(
-        "--cpu", metavar="MILLICORES", type=_whole(1, 10**8), default=16_000, help="per node"
+        "--cpu", metavar="MILLICORES", type=values.whole(1, 10**8), default=16_000, help="per node"
     )
-    group.add_argument("--memory", metavar="MB", type=_whole(1, 10**10), default=65_536)
-    group.add_argument("--disk", metavar="GB", type=_whole(1, 10**9), default=200)
+    group.add_argument("--memory", metavar="MB", type=values.whole(1, 10**10), default=65_536)
+    group.add_argument("--disk", metavar="GB", type=values.whole(1, 10**9), default=200)
     group.add_argument(
         "--types",
         metavar="LIST",
-        type=_types,
-        default=_types(_SIMULATED_TYPES),
+        type=values.types,
+        default=values.types(_SIMULATED_TYPES),
         help=f"workload types that the nodes can run (default: {_SIMULATED_TYPES})",
     )
     group.add_argument(
         "--storage-drivers",
         metavar="LIST",
-        type=_drivers,
-        default=_drivers(LOCAL_DRIVER),
-        help=f"drivers of managed volumes that the nodes have, of {', '.join(_DRIVERS)}; every node"
-        f" has {LOCAL_DRIVER} (default: {LOCAL_DRIVER})",
+        type=values.drivers,
+        default=values.drivers(LOCAL_DRIVER),
+        help=f"drivers of managed volumes that nodes have, of {', '.join(values.DRIVERS)}; every"
+        f" node has {LOCAL_DRIVER} (default: {LOCAL_DRIVER})",
     )
     group.add_argument(
-        "--labels", metavar="K=V,…", type=_labels, default={}, help="labels of every node"
+        "--labels", metavar="K=V,…", type=values.labels, default={}, help="labels of every node"
     )
 
 
@@ -344,21 +345,21 @@ def _add_simulation_flags(run: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--latency",
         metavar="SECONDS",
-        type=_number(0, 3600),
+        type=values.number(0, 3600),
         default=1.0,
         help="how long a creation takes on average (default: 1)",
     )
     group.add_argument(
         "--failure-rate",
         metavar="P",
-        type=_number(0, 1),
+        type=values.number(0, 1),
         default=0.0,
         help="share of creations that fail, 0 to 1 (default: 0)",
     )
     group.add_argument(
         "--seed",
         metavar="N",
-        type=_whole(0, 2**63 - 1),
+        type=values.whole(0, 2**63 - 1),
         default=None,
         help="makes chance repeat (default: a new one each time)",
     )
@@ -370,7 +371,7 @@ def _add_simulation_flags(run: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--control-port",
         metavar="P",
-        type=_whole(0, 65535),
+        type=values.whole(0, 65535),
         default=None,
         help="HTTP interface on 127.0.0.1 to kill, pause and revive nodes; 0 chooses a port"
         " (default: none)",
@@ -399,82 +400,3 @@ def _environment_flag(environment: Mapping[str, str], name: str) -> bool:
     if text not in _TRUE + _FALSE:
         raise UsageError(f'{name}="{environment[name]}": accepted are true and false')
     return text in _TRUE
-
-
-def _wrong(text: str, accepted: str) -> argparse.ArgumentTypeError:
-    return argparse.ArgumentTypeError(f'"{text}" is not accepted; give {accepted}')
-
-
-def _whole(least: int, most: int) -> Callable[[str], int]:
-    return _between(int, least, most, "a whole number")
-
-
-def _number(least: float, most: float) -> Callable[[str], float]:
-    return _between(float, least, most, "a number")
-
-
-def _between(kind: Callable[[str], N], least: N, most: N, name: str) -> Callable[[str], N]:
-    def parse(text: str) -> N:
-        try:
-            value = kind(text)
-        except ValueError:
-            raise _wrong(text, f"{name} from {least:g} to {most:g}") from None
-        if not least <= value <= most:  # false for NaN as well
-            raise _wrong(text, f"{name} from {least:g} to {most:g}")
-        return value
-
-    return parse
-
-
-def _address(text: str) -> str:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
-        raise _wrong(text, "HOST:PORT, such as 127.0.0.1:8085")
-    return text
-
-
-def _node_id(text: str) -> str:
-    if not is_valid_id(f"{text}-{_MAX_NODES}"):
-        raise _wrong(text, "letters, digits, '.', '_' and '-', beginning with a letter or digit")
-    return text
-
-
-def _types(text: str) -> tuple[WorkloadType, ...]:
-    names = [part.strip() for part in text.split(",") if part.strip()]
-    try:
-        found = tuple(dict.fromkeys(map(WorkloadType, names)))
-    except ValueError:
-        found = ()
-    if not found:
-        raise _wrong(text, "a comma list of " + ", ".join(WorkloadType))
-    return found
-
-
-def _drivers(text: str) -> frozenset[str]:
-    names = {driver_name(part) for part in text.split(",") if part.strip()}
-    if not names or not names <= set(_DRIVERS):
-        raise _wrong(text, "a comma list of " + ", ".join(_DRIVERS))
-    return frozenset(names | {LOCAL_DRIVER})
-
-
-def _labels(text: str) -> dict[str, str]:
-    pairs = [part.strip() for part in text.split(",") if part.strip()]
-    found = dict(_pair(part) for part in pairs)
-    if "" in found or "" in found.values():
-        raise _wrong(text, "K=V,K=V with neither key nor value empty")
-    return found
-
-
-def _pair(part: str) -> tuple[str, str]:
-    key, _, value = part.partition("=")
-    return key.strip(), value.strip()
-
-
-def _lenient_labels(environment: Mapping[str, str]) -> dict[str, str]:
-    """As the agents in the field read their environment: what is no pair is left out."""
-    pairs = map(_pair, environment.get("PERSYS_NODE_LABELS", "").split(","))
-    labels = {key: value for key, value in pairs if key and value}
-    for name in ("region", "env"):
-        if value := environment.get(f"PERSYS_NODE_{name.upper()}", ""):
-            labels[name] = value
-    return labels

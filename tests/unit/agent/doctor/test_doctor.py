@@ -6,6 +6,7 @@ import io
 import json
 import os
 import socket
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,20 +19,22 @@ from attrs import evolve
 from persys_agent.commands import HostCommands
 from persys_agent.doctor.clock import clock_offset, compared, look_at_clock
 from persys_agent.doctor.command import doctor, examine
-from persys_agent.doctor.files import look_at_state, look_at_tls
+from persys_agent.doctor.files import look_at_tls
 from persys_agent.doctor.findings import Case, Finding, Probe, Verdict
-from persys_agent.doctor.means import look_at_runtimes, look_at_storage
+from persys_agent.doctor.means import look_at_reserve, look_at_runtimes, look_at_storage
 from persys_agent.doctor.network import (
     look_at_identity,
     look_at_ports,
     look_at_scheduler,
 )
 from persys_agent.doctor.report import exit_code, print_json, print_report
+from persys_agent.doctor.state import look_at_folders, look_at_state
 from persys_agent.metrics.families import AgentMetrics
 from persys_agent.metrics.server import Health, MetricsServer
 from persys_agent.runtimes.port import Capability
 from persys_agent.settings import NodeSettings, load_settings
 from persys_agent.settings.certificates import TlsFilesOnDisk, TlsPaths, server_credentials
+from persys_agent.state.file import StateFile
 from persys_agent.storage.drivers import storage_drivers
 from persys_agent.testing.commands import ScriptedCommands
 from persys_core.model.states import WorkloadType
@@ -140,10 +143,98 @@ async def test_state_that_cannot_be_kept(healthy: dict[str, str], tmp_path: Path
         look_at_state, case(healthy, PERSYS_AGENT_DATA_DIR=str(tmp_path / "file" / "x"))
     )
     assert (blocked.verdict, "is not a folder" in blocked.found) == (Verdict.FAIL, True)
-    (tmp_path / "state.db").touch(0o644)
+    assert "agent_data_dir" in blocked.advice
+    StateFile(tmp_path / "state.db").close()
+    (tmp_path / "state.db").chmod(0o644)
     found = await looked(look_at_state, case(healthy, PERSYS_AGENT_DATA_DIR=str(tmp_path)))
     assert [each.verdict for each in found] == [Verdict.OK, Verdict.WARN]
     assert found[1].advice.startswith("chmod 600")
+
+
+async def _state_found(path: Path, healthy: dict[str, str]) -> Finding | None:
+    """What is said of the state itself; None where nothing is wrong with it."""
+    found = await looked(look_at_state, case(healthy, PERSYS_STATE_PATH=str(path)))
+    assert found[0].verdict is Verdict.OK
+    return found[1] if len(found) > 1 else None
+
+
+@pytest.mark.asyncio
+async def test_a_state_file_that_no_agent_can_use(healthy: dict[str, str], tmp_path: Path) -> None:
+    """Damaged, a folder, a newer agent's: each fails with what is wrong, and stays as it is."""
+    path = tmp_path / "state.db"
+    path.mkdir()
+    found = await _state_found(path, healthy)
+    assert found is not None
+    assert (found.verdict, found.found) == (Verdict.FAIL, f"{path} is not a file")
+    path.rmdir()
+    path.write_bytes(b"not a database at all" * 100)
+    path.chmod(0o600)
+    found = await _state_found(path, healthy)
+    assert found is not None
+    assert (found.verdict, f"the state {path} is no usable database" in found.found) == (
+        Verdict.FAIL,
+        True,
+    )
+    assert "move it away" in found.advice
+    assert path.read_bytes() == b"not a database at all" * 100
+    path.unlink()
+    StateFile(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    before = _names(tmp_path)
+    found = await _state_found(path, healthy)
+    assert found is not None
+    assert "newer agent" in found.found
+    assert _names(tmp_path) == before
+
+
+@pytest.mark.asyncio
+async def test_the_state_of_an_agent_that_runs_is_left_alone(
+    healthy: dict[str, str], tmp_path: Path
+) -> None:
+    """It works, since that agent has it; and what it writes at this moment is no damage."""
+    path = tmp_path / "state.db"
+    file = StateFile(path)
+    try:
+        path.write_bytes(b"half a page")
+        assert await _state_found(path, healthy) is None
+    finally:
+        file.close()
+    path.write_bytes(b"half a page")
+    assert await _state_found(path, healthy) is not None
+
+
+@pytest.mark.asyncio
+async def test_folders_that_cannot_be_used(healthy: dict[str, str], tmp_path: Path) -> None:
+    """Also where the state is elsewhere; one fault of several folders is one line."""
+    state = {"PERSYS_STATE_PATH": str(tmp_path / "state.db")}
+    (tmp_path / "file").write_text("")
+    (found,) = await looked(
+        look_at_folders, case(healthy, PERSYS_AGENT_DATA_DIR=str(tmp_path / "file"), **state)
+    )
+    assert found.verdict is Verdict.FAIL
+    assert found.found == (
+        "agent_data_dir, compose_root, vm_images_root, firecracker_root:"
+        f" {tmp_path / 'file'} is not a folder"
+    )
+    (well,) = await looked(look_at_folders, case(healthy, **state))
+    assert well.verdict is Verdict.OK
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("key", "unit"),
+    [("CPU_MILLICORES", "millicores"), ("MEMORY_MB", "MiB"), ("DISK_GB", "GiB")],
+)
+async def test_a_reserve_that_leaves_nothing(healthy: dict[str, str], key: str, unit: str) -> None:
+    """The scheduler would not take such a node in; the doctor says so before."""
+    name = f"PERSYS_HOST_RESERVE_{key}"
+    (found,) = await looked(look_at_reserve, case(healthy, **{name: "9999999"}))
+    assert found.verdict is Verdict.FAIL
+    assert f"host_reserve_{key.lower()} keeps 9999999 {unit} of the " in found.found
+    (well,) = await looked(look_at_reserve, case(healthy))
+    assert well.verdict is Verdict.OK
 
 
 def issue(folder: Path, days: float) -> TlsPaths:
@@ -221,15 +312,28 @@ async def test_ports_that_are_taken(healthy: dict[str, str]) -> None:
 async def test_ports_of_an_agent_that_runs(healthy: dict[str, str]) -> None:
     """The doctor may be asked about a node that works."""
 
-    async def well() -> Health:
-        return Health(True)
+    *ports, agent = await _looked_at_running(healthy, Health(True))
+    assert [each.verdict for each in (*ports, agent)] == [Verdict.OK] * 3
+    assert "an agent runs here" in ports[1].found
 
-    server = MetricsServer(AgentMetrics(), well)
+
+@pytest.mark.asyncio
+async def test_an_agent_that_runs_and_is_not_well(healthy: dict[str, str]) -> None:
+    """Such as one whose node id another agent has: its own word is passed on."""
+    *_, agent = await _looked_at_running(healthy, Health(False, "registration refused: held by x"))
+    assert (agent.check, agent.verdict) == ("agent", Verdict.FAIL)
+    assert agent.found.endswith("registration refused: held by x")
+
+
+async def _looked_at_running(healthy: dict[str, str], health: Health) -> list[Finding]:
+    async def asked() -> Health:
+        return health
+
+    server = MetricsServer(AgentMetrics(), asked)
     await server.start("127.0.0.1", 0)
     found = await looked(look_at_ports, case(healthy, PERSYS_METRICS_PORT=str(server.port)))
     await server.stop()
-    assert [each.verdict for each in found] == [Verdict.OK, Verdict.OK]
-    assert "an agent runs here" in found[1].found
+    return found
 
 
 @pytest.mark.asyncio

@@ -19,6 +19,8 @@ from persys_agent.settings import NodeSettings, Places, load_settings
 from persys_agent.state.lock import StateError
 from persys_proto.agent.v1 import agent_pb2 as wire
 from persys_proto.aio import agent_service_stub
+from persys_proto.control.v1 import control_pb2 as control
+from persys_proto.control.v1 import control_pb2_grpc
 from tests.unit.agent.bench import apply_message
 
 MEMORY = RuntimeChoice.MEMORY
@@ -157,6 +159,38 @@ async def test_certificates_are_replaced_without_a_restart(tmp_path: Path) -> No
         _issue(new, tmp_path)
         assert await answers(new, served.endpoint)
         assert not await answers(old, served.endpoint)
+
+
+class _Registry(control_pb2_grpc.AgentControlServicer):
+    """Takes every node in, and keeps what it said."""
+
+    def __init__(self) -> None:
+        self.told: asyncio.Queue[control.RegisterNodeRequest] = asyncio.Queue()
+
+    async def RegisterNode(
+        self, request: control.RegisterNodeRequest, context: object
+    ) -> control.RegisterNodeResponse:
+        self.told.put_nowait(request)
+        return control.RegisterNodeResponse(accepted=True)
+
+
+@pytest.mark.asyncio
+async def test_only_a_node_at_a_fixed_port_claims_its_id(tmp_path: Path) -> None:
+    """With any port it has another endpoint at each start, and would have to wait for itself."""
+    registry, server = _Registry(), grpc.aio.server()
+    control_pb2_grpc.add_AgentControlServicer_to_server(registry, server)
+    scheduler = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    calls = {
+        "PERSYS_STANDALONE": "false", "PERSYS_SCHEDULER_INSECURE": "true",
+        "PERSYS_SCHEDULER_ADDR": scheduler,
+    }  # fmt: skip
+    said = []
+    for port in (0, _free_port()):
+        async with run_node(settings_of(tmp_path, PERSYS_GRPC_PORT=str(port), **calls), MEMORY):
+            said.append((await registry.told.get()).boot_id)
+    await server.stop(None)
+    assert (said[0], len(said[1])) == ("", 32)
 
 
 def _free_port() -> int:

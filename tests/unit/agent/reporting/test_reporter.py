@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import structlog
 from attrs import define, evolve, field
 
 from persys_agent.reporting.reporter import Reporter
@@ -36,6 +37,7 @@ class Scheduler:
 
     clock: Clock
     accepts: bool = True
+    id_taken: bool = False
     answers_registrations: bool = True
     answers_beats: bool = True
     acknowledges: bool = True
@@ -51,7 +53,8 @@ class Scheduler:
         if not self.answers_registrations:
             raise AwayError("connection refused")
         self.knows = True
-        return RegisterAnswer(self.accepts, "full", BEAT, self.clock.now() + BEAT * 3)
+        accepted, ends_at = self.accepts and not self.id_taken, self.clock.now() + BEAT * 3
+        return RegisterAnswer(accepted, "full", BEAT, ends_at, id_taken=self.id_taken)
 
     async def heartbeat(self, beat: Heartbeat) -> HeartbeatAnswer:
         self.beats.append((self.clock.monotonic(), beat))
@@ -204,6 +207,35 @@ async def test_a_beat_that_is_not_acknowledged_does_not_renew(
         await clock.sleep(MINUTE * 3)
         assert (was_cut_off, node.assembly.fence.is_cut_off) == (False, True)
         assert "did not acknowledge" in reporter.problem
+
+
+@virtual_time()
+async def test_a_node_whose_id_another_agent_has(clock: VirtualClock, tmp_path: Path) -> None:
+    """It says so once, is not healthy, goes on trying, and is well as soon as it is let in."""
+    scheduler = Scheduler(clock, id_taken=True)
+    async with Bench(clock, tmp_path).node() as node, reporting(node, scheduler):
+        with structlog.testing.capture_logs() as told:
+            await clock.sleep(MINUTE * 5)
+        ailment = node.assembly.health.ailment()
+        scheduler.id_taken = False
+        await clock.sleep(MINUTE)
+        assert not node.assembly.health.ailment()
+    assert [each["event"] for each in told] == ["another agent has this node's id"]
+    assert ailment == "registration refused: full"
+    assert {node.boot_id for _, node in scheduler.registered} == {scheduler.beats[0][1].boot_id}
+    assert len(scheduler.registered) > 10
+
+
+@virtual_time()
+async def test_a_scheduler_that_takes_nobody_in_makes_no_node_ill(
+    clock: VirtualClock, tmp_path: Path
+) -> None:
+    """Whoever watches the process must not restart it for that."""
+    scheduler = Scheduler(clock, accepts=False)
+    async with Bench(clock, tmp_path).node() as node, reporting(node, scheduler) as reporter:
+        await clock.sleep(MINUTE)
+        assert reporter.problem == "registration refused: full"
+        assert not node.assembly.health.ailment()
 
 
 @virtual_time()

@@ -53,6 +53,7 @@ SAMPLES = {
     "optional_address": "192.0.2.7:61000",
     "log_level": "warning",
     "pull_policy": "never",
+    "docker_endpoint": "tcp://192.0.2.7:2375",
     "labels": "rack=r1",
     "node_id": "n1",
     "text": "some-text",
@@ -322,7 +323,48 @@ def test_what_is_read_but_not_used_can_be_told(tmp_path: Path) -> None:
 
 def test_unknown_variables_are_found() -> None:
     """A slip in a variable's name is found and the nearest named; others' are left alone."""
-    environment = {"PERSYS_GRPC_PROT": "1", "PERSYS_SERVER": "s", "HOME": "/", "PERSYS_TLS_CA": "x"}
+    environment = {
+        "PERSYS_GRPC_PROT": "1", "PERSYS_SERVER": "s", "HOME": "/", "PERSYS_TLS_CA": "x",
+        "PERSYS_RGW_ENDPOINT": "e", "PERSYS_FOO": "1", "PERSYS_USER": "ann",
+    }  # fmt: skip
     assert dict(unknown_variables(environment)) == {
-        "PERSYS_GRPC_PROT": "did you mean PERSYS_GRPC_PORT?"
+        "PERSYS_GRPC_PROT": "did you mean PERSYS_GRPC_PORT?",
+        "PERSYS_FOO": "unset it",
+        "PERSYS_USER": "unset it",
     }
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("unix:///run/user/1000/docker.sock", "unix:///run/user/1000/docker.sock"),
+        ("tcp://10.0.0.5:2375", "tcp://10.0.0.5:2375"),
+        ("tcp://[::1]:2375/", "tcp://[::1]:2375"),
+    ],
+)
+def test_where_docker_may_listen(tmp_path: Path, given: str, kept: str) -> None:
+    """A socket or a port."""
+    assert load(tmp_path, DOCKER_HOST=given).docker_endpoint == kept
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *("ssh://root@host", "http://host:2375", "https://host:2376", "npipe:////./pipe/docker"),
+        *("/var/run/docker.sock", "unix://docker.sock", "unix:///", "tcp://host", "tcp://:1", "x"),
+    ],
+)
+def test_where_docker_cannot_be_reached(tmp_path: Path, given: str) -> None:
+    """Refused when the agent starts, and not by the first container."""
+    (problem,) = problems_of(tmp_path, DOCKER_HOST=given)
+    assert problem.startswith(f"DOCKER_HOST: '{given}' is not valid; accepted is unix:///")
+    assert "tcp://host:port" in problem
+
+
+def test_a_relative_data_folder_is_one_error(tmp_path: Path) -> None:
+    """The folders that follow it are not told again; one that is relative by itself is."""
+    assert problems_of(tmp_path, PERSYS_AGENT_DATA_DIR="data") == (
+        "agent_data_dir: 'data' is not absolute; begin it with /",
+    )
+    several = problems_of(tmp_path, PERSYS_AGENT_DATA_DIR="data", PERSYS_COMPOSE_ROOT="c")
+    assert [each.split(":")[0] for each in several] == ["agent_data_dir", "compose_root"]

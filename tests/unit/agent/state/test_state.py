@@ -98,6 +98,17 @@ def test_a_damaged_file_is_never_deleted(tmp_path: Path, content: bytes) -> None
     assert path.read_bytes() == content
 
 
+def test_a_place_where_no_state_can_be_is_told(tmp_path: Path) -> None:
+    """A folder in its place, or a file in the way of its folder: a sentence, and no traceback."""
+    (tmp_path / "state.db").mkdir()
+    with pytest.raises(StateError, match=r"state\.db is no usable database"):
+        StateFile(tmp_path / "state.db")
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file" / "state.db", tmp_path / "file" / "x" / "state.db"):
+        with pytest.raises(StateError, match=r"cannot be kept.*set agent_data_dir"):
+            StateFile(path)
+
+
 def test_a_record_that_makes_no_sense_is_left_alone(tmp_path: Path) -> None:
     """The error says so; nothing is dropped silently."""
     path = tmp_path / "state.db"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv6Address
+
 from attrs import field, frozen
 
 __all__ = [
@@ -54,10 +56,18 @@ def address_of(text: str, port: int = DEFAULT_PORT) -> Address:
     """``host``, ``host:port`` or ``[v6]:port``; ValueError says what is accepted."""
     host, _, number = text.rpartition(":") if _has_port(text) else (text, "", str(port))
     host = host.removeprefix("[").removesuffix("]")
-    wrong = set(host) & set("/@ ") or not host
+    wrong = not host or set(host) & set("/@ ") or (":" in host and not _is_ipv6(host))
     if wrong or not (number.isascii() and number.isdigit() and 0 < int(number) < 65536):
         raise ValueError("host:port, such as redis.example:6379 or [::1]:6379")
     return Address(host, int(number))
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        IPv6Address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _has_port(text: str) -> bool:

@@ -37,6 +37,15 @@ MARGIN = timedelta(seconds=5)
 """How much longer the patience of a waiting link is than its wait."""
 
 _TEXT_LENGTH = 300
+_SIGNS = (
+    ("NOAUTH", Trouble.DENIED),
+    ("WRONGPASS", Trouble.DENIED),
+    ("OOM ", Trouble.FULL),
+    ("MISCONF", Trouble.UNSAVED),
+    ("DB index", Trouble.NO_DATABASE),
+    ("SELECT is not allowed in cluster mode", Trouble.NO_DATABASE),
+)
+"""What redis-py has no exception for; the texts are the server's."""
 _PIPELINE_PREFIX = "of pipeline caused error: "
 
 
@@ -135,9 +144,8 @@ def _trouble(error: Exception) -> Trouble:
 
 
 def _trouble_of_text(text: str) -> Trouble:
-    if "NOAUTH" in text or "WRONGPASS" in text:
-        return Trouble.DENIED
-    return Trouble.FULL if "OOM " in text else Trouble.REFUSED
+    found = (trouble for sign, trouble in _SIGNS if sign in text)
+    return next(found, Trouble.REFUSED)
 
 
 def _options(target: RedisTarget, patience: timedelta) -> Mapping[str, Any]:

@@ -30,6 +30,8 @@ class Trouble(StrEnum):
     TIMEOUT = "timeout"
     FULL = "full"
     DENIED = "denied"
+    NO_DATABASE = "no_database"
+    UNSAVED = "unsaved"
     REFUSED = "refused"
 
 
@@ -47,6 +49,10 @@ _ADVICE = {
     Trouble.TIMEOUT: "check the load of Redis and the way to it",
     Trouble.FULL: "raise maxmemory of Redis, or let it evict (volatile-ttl)",
     Trouble.DENIED: "check REDIS_USERNAME, REDIS_PASSWORD and the rights of that user",
+    Trouble.NO_DATABASE: "set REDIS_DB to one that this Redis has: 0 to 15, unless its setting"
+    " databases says otherwise, and only 0 in a Redis cluster",
+    Trouble.UNSAVED: "Redis takes no writes while it cannot save to its disk; its own log says why:"
+    " make room there, or let it write to its folder (its setting dir)",
     Trouble.REFUSED: "see the reason; a key may be of another kind",
 }
 

@@ -13,15 +13,16 @@ from typing import TextIO
 
 from persys_agent.commands import Commands, HostCommands
 from persys_agent.doctor.clock import look_at_clock
-from persys_agent.doctor.files import look_at_state, look_at_tls
+from persys_agent.doctor.files import look_at_tls
 from persys_agent.doctor.findings import Case, Finding, Probe, Verdict
-from persys_agent.doctor.means import look_at_runtimes, look_at_storage
+from persys_agent.doctor.means import look_at_reserve, look_at_runtimes, look_at_storage
 from persys_agent.doctor.network import (
     look_at_identity,
     look_at_ports,
     look_at_scheduler,
 )
 from persys_agent.doctor.report import exit_code, print_json, print_report
+from persys_agent.doctor.state import look_at_folders, look_at_state
 from persys_agent.settings import (
     NodeSettings,
     SettingsError,
@@ -40,7 +41,9 @@ ProbesFor = Callable[[NodeSettings], Mapping[WorkloadType, Probe]]
 
 _LOOKS: tuple[Callable[[Case], AsyncIterator[Finding]], ...] = (
     look_at_identity,
+    look_at_reserve,
     look_at_state,
+    look_at_folders,
     look_at_tls,
     look_at_ports,
     look_at_scheduler,

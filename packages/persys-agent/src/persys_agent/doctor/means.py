@@ -1,4 +1,4 @@
-"""What is looked at of the means to run workloads: runtimes and storage drivers.
+"""What is looked at of the means to run workloads: room, runtimes and storage drivers.
 
 Decided here: a runtime that is on and cannot be used is a warning, since an agent runs without it;
 none at all is a failure.
@@ -13,11 +13,12 @@ from datetime import timedelta
 import structlog
 
 from persys_agent.doctor.findings import Case, Finding, Probe, Verdict
+from persys_agent.host.facts import HostFacts, read_facts
 from persys_agent.runtimes.port import Capability
 from persys_agent.settings import NodeSettings
 from persys_core.model.states import WorkloadType
 
-__all__ = ["look_at_runtimes", "look_at_storage"]
+__all__ = ["look_at_reserve", "look_at_runtimes", "look_at_storage"]
 
 _PATIENCE = timedelta(seconds=20)
 _SWITCHES: Mapping[WorkloadType, str] = {
@@ -26,6 +27,34 @@ _SWITCHES: Mapping[WorkloadType, str] = {
     WorkloadType.VM: "vm_enabled",
     WorkloadType.MICROVM: "firecracker_enabled",
 }
+
+
+async def look_at_reserve(case: Case) -> AsyncIterator[Finding]:
+    """What the host keeps leaves something: a node that has nothing to give is not taken in."""
+    facts = await asyncio.to_thread(read_facts)
+    is_well = True
+    for key, has, unit in (
+        ("host_reserve_cpu_millicores", facts.cpu_millicores, "millicores"),
+        ("host_reserve_memory_mb", facts.memory_mb, "MiB"),
+        ("host_reserve_disk_gb", await _disk_gb(case, facts), "GiB"),
+    ):
+        kept = getattr(case.settings, key)
+        if kept and kept >= has:
+            is_well = False
+            yield Finding(
+                "reserve", Verdict.FAIL,
+                f"{key} keeps {kept} {unit} of the {has} that the machine has: workloads get none",
+                "set it to less; the scheduler refuses a node that keeps more than it has",
+            )  # fmt: skip
+    if is_well:
+        yield Finding("reserve", Verdict.OK, "leaves room for workloads")
+
+
+async def _disk_gb(case: Case, facts: HostFacts) -> int:
+    """The larger of what ``/`` has and what volumes can have, since either may be registered."""
+    local = case.storage.get("local")
+    pools = await local.pools() if local is not None else ()
+    return max(facts.disk_gb, sum(pool.total_gb for pool in pools))
 
 
 async def look_at_runtimes(case: Case) -> AsyncIterator[Finding]:

@@ -57,9 +57,10 @@ async def look_at_scheduler(case: Case) -> AsyncIterator[Finding]:
 
 
 async def look_at_ports(case: Case) -> AsyncIterator[Finding]:
-    """They are free, or an agent that runs already has them."""
+    """They are free, or an agent that runs already has them; that one's own word is passed on."""
     settings = case.settings
-    is_running = await _agent_answers(settings)
+    health = await _health_of_running_agent(settings)
+    is_running = health is not None
     for key, host, port in (
         ("grpc_port", settings.grpc_addr, settings.grpc_port),
         ("metrics_port", settings.metrics_addr, settings.metrics_port),
@@ -72,6 +73,8 @@ async def look_at_ports(case: Case) -> AsyncIterator[Finding]:
         else:
             advice = f"stop who has it, or set {key} to something else"
             yield Finding(key, Verdict.FAIL, f"{host}:{port}: {trouble}", advice)
+    if health is not None:
+        yield _running_agent(health)
 
 
 async def look_at_identity(case: Case) -> AsyncIterator[Finding]:
@@ -128,7 +131,14 @@ def _channel(settings: NodeSettings) -> grpc.aio.Channel:
     return grpc.aio.secure_channel(settings.scheduler_addr, credentials, options=options)
 
 
-async def _agent_answers(settings: NodeSettings) -> bool:
+def _running_agent(health: dict[str, object]) -> Finding:
+    reason = health.get("reason")
+    if reason:
+        return Finding("agent", Verdict.FAIL, f"runs, and is not well: {reason}")
+    return Finding("agent", Verdict.OK, "runs, and is well")
+
+
+async def _health_of_running_agent(settings: NodeSettings) -> dict[str, object] | None:
     host = "127.0.0.1" if settings.metrics_addr in ("0.0.0.0", "::") else settings.metrics_addr
     url = f"http://{f'[{host}]' if ':' in host else host}:{settings.metrics_port}/health"
     timeout = aiohttp.ClientTimeout(total=_PATIENCE.total_seconds())
@@ -136,8 +146,8 @@ async def _agent_answers(settings: NodeSettings) -> bool:
         async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as answer:
             body = await answer.json()
     except (aiohttp.ClientError, TimeoutError, ValueError, OSError):
-        return False
-    return isinstance(body, dict) and "runtimes" in body
+        return None
+    return body if isinstance(body, dict) and "runtimes" in body else None
 
 
 def _cannot_listen(host: str, port: int) -> str:

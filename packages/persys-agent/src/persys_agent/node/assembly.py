@@ -24,6 +24,7 @@ from persys_agent.host.usage import HostMeter
 from persys_agent.node.counting import Counting
 from persys_agent.node.loops import Loops
 from persys_agent.reporting.detector import Detector
+from persys_agent.reporting.membership import Membership
 from persys_agent.reporting.presence import NodePresence
 from persys_agent.reporting.reporter import Presence, Reporter, SchedulerCalls
 from persys_agent.reporting.usage import UsageCollector
@@ -78,6 +79,7 @@ class Assembly:
     health: HealthView
     loops: Loops
     counting: Counting
+    membership: Membership
 
     def refresh_metrics(self) -> None:
         """Set the gauges to what is so now."""
@@ -87,7 +89,10 @@ class Assembly:
         """What tells ``scheduler`` of this node."""
         inventory = self.works.inventory
         presence = Presence(self.presence.registration, self.presence.beat, inventory.answer_within)
-        return Reporter(scheduler, presence, self.gate, self.fence, self.works.clock, rng)
+        return Reporter(
+            scheduler, presence, self.gate, self.fence, self.works.clock, rng,
+            membership=self.membership,
+        )  # fmt: skip
 
 
 def assemble(
@@ -121,13 +126,13 @@ def assemble(
         collector=collector,
     )
     gate = Gate(state)
-    loops = Loops(clock)
+    loops, membership = Loops(clock), Membership()
     health = HealthView(
         options.version,
         state,
         lambda: detector.current,
         lambda: collector.host.use,
-        lambda: loops.problem,
+        lambda: loops.problem or membership.refusal,
     )
     return Assembly(
         works=works,
@@ -148,6 +153,7 @@ def assemble(
         health=health,
         loops=loops,
         counting=counting,
+        membership=membership,
     )
 
 

@@ -81,6 +81,7 @@ async def serve(
         await server.start()
         stack.push_async_callback(server.stop, _STOP_GRACE_SECONDS)
         node.presence.endpoint = endpoint(port)
+        node.presence.claims_node_id = listening.port != 0
         reporter = node.reporter(scheduler) if scheduler is not None else None
         await stack.enter_async_context(_running(node, loops, reporter, reconciles=reconciles))
         yield Served(node.presence.node_id, node.presence.endpoint, port, loops, reporter)

@@ -28,7 +28,8 @@ __all__ = ["NodePresence"]
 class NodePresence:
     """``boot_id`` is of this start of the process. ``capacity`` gives amounts and pools.
 
-    ``endpoint`` is known once the server listens.
+    ``endpoint`` is known once the server listens. Where it is another one at each start, the node
+    may not claim its id (``claims_node_id``), or it would have to wait for its own lease to end.
     """
 
     node_id: NodeId
@@ -43,6 +44,7 @@ class NodePresence:
     detector: Detector
     collector: UsageCollector
     endpoint: str = ""
+    claims_node_id: bool = True
 
     def registration(self) -> RegisterNode:
         """What the scheduler is to know; equal as long as it knows it."""
@@ -60,6 +62,7 @@ class NodePresence:
             agent_version=self.version,
             cluster_id=self.cluster_id,
             stop_after_seconds=_whole_seconds(self.stop_after),
+            boot_id=self.boot_id if self.claims_node_id else "",
         )
 
     async def beat(self, sequence: int) -> Heartbeat:

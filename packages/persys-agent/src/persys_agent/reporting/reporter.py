@@ -4,7 +4,8 @@ Decided here: what follows a failure. Whatever fails, the next call waits, longe
 never in step with other nodes (agent defects 20 and 21); a beat that was acknowledged makes the
 wait short again. No wait is longer than a lease of the scheduler's lasts (three intervals), so that
 a node is not lost after an outage that is over. A node that can do something else than it said
-registers again. ``drain_node`` is obeyed as long as the last answer says so.
+registers again. One whose id another agent holds goes on trying and says so: the other may end.
+``drain_node`` is obeyed as long as the last answer says so.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import structlog
 from attrs import frozen
 
 from persys_agent.engine.fence import LeaseFence
+from persys_agent.reporting.membership import Membership
 from persys_agent.wire.gate import Gate
 from persys_core.control.answers import HeartbeatAnswer, RegisterAnswer
 from persys_core.control.requests import Heartbeat, RegisterNode
@@ -61,8 +63,7 @@ class Presence:
 
 
 class Reporter:
-    """``registrations`` and ``beats`` count what was accepted; ``problem`` says why the scheduler
-    cannot be reached, and is empty while all is well."""
+    """``registrations`` and ``beats`` count what was accepted; ``membership`` is kept right."""
 
     def __init__(
         self,
@@ -72,10 +73,12 @@ class Reporter:
         fence: LeaseFence,
         clock: Clock,
         rng: random.Random | None = None,
+        *,
+        membership: Membership | None = None,
     ) -> None:
         self.registrations = 0
         self.beats = 0
-        self.problem = ""
+        self._membership = membership or Membership()
         self._scheduler = scheduler
         self._presence = presence
         self._gate = gate
@@ -85,6 +88,11 @@ class Reporter:
         self._sequence = 0
         self._told: RegisterNode | None = None
         self._interval = _DEFAULT_INTERVAL
+
+    @property
+    def problem(self) -> str:
+        """Why the scheduler cannot be told of this node; empty while all is well."""
+        return self._membership.problem
 
     async def run(self) -> None:
         """Register, beat, and begin again whenever that fails, until cancelled."""
@@ -107,8 +115,10 @@ class Reporter:
         if answer is None:
             return None
         if not answer.accepted:
-            self._fails(f"registration refused: {answer.reason}")
+            refusal = f"registration refused: {answer.reason}"
+            self._fails(refusal, refusal=refusal if answer.id_taken else "")
             return None
+        self._is_well()
         self.registrations += 1
         self._told = node
         structlog.get_logger().info("registered", node=node.node_id)
@@ -145,6 +155,7 @@ class Reporter:
         if not answer.acknowledged:
             self._fails("the scheduler did not acknowledge the heartbeat")
             return False
+        self._is_well()
         self.beats += 1
         self._fence.heard(sent_at, self._lasts(answer, interval))
         return True
@@ -165,16 +176,21 @@ class Reporter:
     async def _call(self, call: Awaitable[A]) -> A | None:
         try:
             async with asyncio.timeout(_CALL_DEADLINE.total_seconds()):
-                answer = await call
+                return await call
         except (PersysError, OSError, TimeoutError) as error:
             self._fails(str(error) or "no answer in time")
             return None
+
+    def _is_well(self) -> None:
         if self.problem:
             structlog.get_logger().info("the scheduler answers again")
-        self.problem = ""
-        return answer
+        self._membership.problem = self._membership.refusal = ""
 
-    def _fails(self, problem: str) -> None:
+    def _fails(self, problem: str, *, refusal: str = "") -> None:
         if problem != self.problem:
-            structlog.get_logger().warning("the scheduler cannot be told", problem=problem)
-        self.problem = problem
+            log = structlog.get_logger()
+            if refusal:
+                log.error("another agent has this node's id", problem=problem)
+            else:
+                log.warning("the scheduler cannot be told", problem=problem)
+        self._membership.problem, self._membership.refusal = problem, refusal

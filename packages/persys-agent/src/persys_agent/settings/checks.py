@@ -83,10 +83,16 @@ _FOLDERS = (
 
 
 def _absolute(settings: NodeSettings) -> Iterator[str]:
-    """Runtimes are told these paths, and do not run where the agent does."""
+    """Runtimes are told these paths, and do not run where the agent does.
+
+    What follows ``agent_data_dir`` is not told again.
+    """
+    data = settings.agent_data_dir
     for key in _FOLDERS:
-        if not getattr(settings, key).startswith("/"):
-            yield f"{key}: {getattr(settings, key)!r} is not absolute; begin it with /"
+        path = getattr(settings, key)
+        follows = key != "agent_data_dir" and path.startswith(f"{data}/")
+        if not path.startswith("/") and not follows:
+            yield f"{key}: {path!r} is not absolute; begin it with /"
 
 
 _CHECKS: tuple[Callable[[NodeSettings], Iterator[str]], ...] = (

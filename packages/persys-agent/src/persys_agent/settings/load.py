@@ -7,7 +7,6 @@ itself.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -19,11 +18,11 @@ from persys_agent.settings.file import FileError, FileKey, find_file, read_file
 from persys_agent.settings.places import Places, here
 from persys_agent.settings.table import NodeSettings, Setting, settings_table
 from persys_core.model.errors import PersysError
+from persys_core.settings.nearest import nearest
 
 __all__ = ["SettingsError", "load_settings", "not_acted_on", "unknown_variables"]
 
 _SHOWN_LENGTH = 80
-_NEAR = 0.6
 _CREDENTIALS = re.compile(r":[^/@]*@")
 _CONFIG_VARIABLE = "PERSYS_CONFIG_FILE"
 _DATA_KEY = "agent_data_dir"
@@ -33,8 +32,11 @@ _OF_OTHERS = frozenset(
     for name in (
         *("SERVER", "INSECURE", "CA_FILE", "CERT_FILE", "KEY_FILE", "SERVER_NAME"),
         *("STORE", "DATA_DIR", "EXTERNAL_IP", "AUTHZ", "REQUIRE", "VAULT_APPROLE_MOUNT"),
+        "AGENT_SERVER_NAME",
     )
 )
+_PREFIX = "PERSYS_"
+_PREFIXES_OF_OTHERS = ("PERSYS_RGW_", "PERSYS_S3_")
 
 
 class SettingsError(PersysError):
@@ -101,7 +103,8 @@ def unknown_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str
     known = [name for setting in settings_table().values() for name in setting.variables]
     accepted = {*known, *_OF_OTHERS, _CONFIG_VARIABLE}
     for name in sorted(environment):
-        if name.startswith("PERSYS_") and name not in accepted:
+        is_ours = name.startswith(_PREFIX) and not name.startswith(_PREFIXES_OF_OTHERS)
+        if is_ours and name not in accepted:
             yield name, _suggestion(name, known) or "unset it"
 
 
@@ -158,5 +161,5 @@ def _unknown_keys(keys: Mapping[str, FileKey]) -> Iterator[str]:
 
 
 def _suggestion(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=_NEAR)
-    return f"did you mean {near[0]}?" if near else ""
+    near = nearest(name, known, (_PREFIX,))
+    return f"did you mean {near}?" if near else ""

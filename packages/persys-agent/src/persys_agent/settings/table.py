@@ -220,7 +220,7 @@ class NodeSettings:
     )
     docker_endpoint: str = _row(
         Group.RUNTIMES,
-        parse.text,
+        parse.docker_endpoint,
         "unix:///var/run/docker.sock",
         "Where the Docker Engine listens: unix:///path or tcp://host:port.",
         also=("DOCKER_HOST",),

@@ -18,6 +18,7 @@ from typing import Self
 
 import grpc
 import grpc.aio
+from attrs import evolve
 
 from persys_agent.clock import SystemClock
 from persys_agent.control_client import ControlClient, open_control_channel
@@ -174,6 +175,7 @@ class SimulatedFleet:
         server, port = self._bind(0)
         endpoint = self._endpoint(port)
         made = settings.listening_at(endpoint) if settings else self._settings(node_id, endpoint)
+        made = evolve(made, claims_node_id=False)  # it gets another port at its next start
         model = self._machines.add(made, plan or FaultPlan(failure_rate=self.options.failure_rate))
         self._served[node_id] = _Served(port)
         await self._serve(node_id, server)

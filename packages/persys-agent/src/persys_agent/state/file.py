@@ -63,9 +63,15 @@ class StateFile:
     """
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = path
-        self._lock = StateLock(path)
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = StateLock(path)
+        except OSError as error:
+            raise StateError(
+                f"the state {path} cannot be kept: {error.filename}: {error.strerror}; set"
+                " agent_data_dir to a folder that this user may write, or state_store_path"
+            ) from error
         try:
             self._connection = _connected(path)
             self._guarded(self._migrate)
@@ -168,15 +174,17 @@ class StateFile:
 
 
 def _connected(path: Path) -> sqlite3.Connection:
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    connection.row_factory = _named
+    connection: sqlite3.Connection | None = None
     try:
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        connection.row_factory = _named
         for pragma in ("journal_mode = WAL", "synchronous = FULL", "busy_timeout = 5000"):
             connection.execute(f"PRAGMA {pragma}")
-    except sqlite3.DatabaseError as error:
-        connection.close()
+    except (sqlite3.DatabaseError, OSError) as error:
+        if connection is not None:
+            connection.close()
         raise StateError(
             f"the state {path} is no usable database ({error}); it is left as it is: move it away"
             " to begin without it"

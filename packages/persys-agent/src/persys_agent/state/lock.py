@@ -8,11 +8,25 @@ from pathlib import Path
 
 from persys_core.model.errors import PersysError
 
-__all__ = ["StateError", "StateLock"]
+__all__ = ["StateError", "StateLock", "is_held"]
+
+_LOCKS = Path("/proc/locks")
 
 
 class StateError(PersysError):
     """The state file cannot be used; the text says why and what to do. It is left as it is."""
+
+
+def is_held(path: Path) -> bool:
+    """Whether a process has the state ``path``. The lock is not touched, or an agent that starts at
+    this moment would find it taken."""
+    try:
+        inode = os.stat(f"{path}.lock").st_ino
+        locks = _LOCKS.read_text(encoding="ascii")
+    except OSError:
+        return False
+    fields = (line.split() for line in locks.splitlines())
+    return any("FLOCK" in each and f":{inode}" in each[-3] for each in fields)
 
 
 class StateLock:

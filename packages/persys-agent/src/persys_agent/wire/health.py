@@ -1,7 +1,8 @@
 """What HealthCheck answers: the runtimes' own words, and what was measured last.
 
-Decided here: healthy means that every runtime that ever worked on this node works now, and that
-no loop of the agent has died. A runtime that was never there makes nobody ill.
+Decided here: healthy means that every runtime that ever worked on this node works now, that no loop
+of the agent has died, and that no other agent has its node id. A runtime that was never there makes
+nobody ill, nor does a scheduler that is away.
 """
 
 from __future__ import annotations

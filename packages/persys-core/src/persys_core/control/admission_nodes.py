@@ -31,8 +31,10 @@ from persys_core.model.ids import NodeId, is_valid_id
 from persys_core.model.usage import NodeUsage
 from persys_core.model.volume import VolumeId
 from persys_core.modes.evidence import judge_work
-from persys_core.nodes.heartbeat import BeatMemory, BeatOrder, BeatVerdict, judge_beat
+from persys_core.nodes.heartbeat import BeatMemory, BeatOrder, BeatVerdict, begin_boot, judge_beat
 from persys_core.nodes.operations import (
+    Refusal,
+    holder_refusal,
     register,
     registration_refusal,
 )
@@ -68,6 +70,9 @@ class NodeAdmission:
     async def register(self, request: RegisterNode) -> RegisterAnswer:
         """Add or renew a node; see ``AdmissionApi.register_node``."""
         _validate(request)
+        taken = self._holder_refusal(request)
+        if taken is not None:
+            return self._refused(taken.message, id_taken=True)
         if self._modes.refuses:
             self._announced.note(request)
             await self._heard_while_frozen(request.node_id, self._config.liveness.returning_lease)
@@ -77,9 +82,19 @@ class NodeAdmission:
             await self._reads.through(Key.node(request.node_id))
             new = self._view.node(request.node_id) is None
             await self._end_releases(request.node_id)
-            was_fenced = await self._committer.transact(lambda: self._decide_register(request))
+            outcome = await self._committer.transact(lambda: self._decide_register(request))
         except StoreUnavailableError as error:
             return self._refused(f"{FROZEN_REASON}: {error}")
+        if isinstance(outcome, Refusal):
+            return self._refused(outcome.message, id_taken=True)
+        return await self._registered(request, new=new, was_fenced=outcome)
+
+    async def _registered(
+        self, request: RegisterNode, *, new: bool, was_fenced: bool
+    ) -> RegisterAnswer:
+        if request.boot_id:
+            known = self._beats.get(request.node_id)
+            self._beats[request.node_id] = begin_boot(known, request.boot_id)
         if was_fenced:
             self._fence_ended(request.node_id)
         expires = await self._ports.liveness.touch(request.node_id, self._config.liveness.lease)
@@ -94,12 +109,8 @@ class NodeAdmission:
         if self._modes.refuses:
             if self._has_to_present_itself(beat.node_id):
                 return HeartbeatAnswer(False, False, now, known=False)
-            await self._heard_while_frozen(beat.node_id, self._config.liveness.lease)
-            drains = self._modes.tells_drain(now)
-            return HeartbeatAnswer(
-                True, drains, now + FROZEN_LEASE, confirmed=self._confirmed(beat.node_id)
-            )
-        if not await self._is_known(beat.node_id):
+            return await self._acknowledge_while_frozen(beat)
+        if not await self._is_known(beat):
             return HeartbeatAnswer(False, False, now, known=False)
         await self._end_fence(beat.node_id)
         expires = await self._ports.liveness.touch(beat.node_id, self._config.liveness.lease)
@@ -108,6 +119,17 @@ class NodeAdmission:
         node = self._view.node(beat.node_id)
         draining = node is not None and node.value.intent.draining
         return HeartbeatAnswer(True, draining, expires, confirmed=self._confirmed(beat.node_id))
+
+    async def _acknowledge_while_frozen(self, beat: Heartbeat) -> HeartbeatAnswer:
+        """To register again would be of no use now, so a beat of a boot that is not the node's is
+        acknowledged too; it renews and confirms nothing."""
+        now = self._ports.clock.now()
+        confirmed = timedelta(0)
+        if not self._is_of_another_boot(beat):
+            await self._heard_while_frozen(beat.node_id, self._config.liveness.lease)
+            confirmed = self._confirmed(beat.node_id)
+        drains = self._modes.tells_drain(now)
+        return HeartbeatAnswer(True, drains, now + FROZEN_LEASE, confirmed=confirmed)
 
     def _confirmed(self, node_id: NodeId) -> timedelta:
         """Who can tell nobody of a beat must not let the agent think that all know of it."""
@@ -132,17 +154,32 @@ class NodeAdmission:
 
     # Registration
 
-    def _decide_register(self, request: RegisterNode) -> tuple[Transaction, bool]:
-        """The write, and whether it ends a fence."""
+    def _holder_refusal(self, request: RegisterNode) -> Refusal | None:
+        stored = self._view.node(request.node_id)
+        memory = self._beats.get(request.node_id)
+        return holder_refusal(
+            stored.value if stored else None,
+            request,
+            alive=self._ports.liveness.is_alive(request.node_id),
+            ended_boots=memory.ended_boots if memory else (),
+            lease=self._config.liveness.lease,
+        )
+
+    def _decide_register(self, request: RegisterNode) -> tuple[Transaction, bool | Refusal]:
+        """The write, and whether it ends a fence; or why there is none."""
+        taken = self._holder_refusal(request)
+        if taken is not None:
+            return Transaction(), taken
         stored = self._view.node(request.node_id)
         now = self._ports.clock.now()
         node = register(stored.value if stored else None, request, now)
         was_fenced = stored is not None and stored.value.fence is not None
         return Transaction().put(Key.node(node.id), node, stored), was_fenced
 
-    def _refused(self, reason: str) -> RegisterAnswer:
+    def _refused(self, reason: str, *, id_taken: bool = False) -> RegisterAnswer:
         expires = self._ports.clock.now() + FROZEN_LEASE
-        return RegisterAnswer(False, reason, self._config.liveness.heartbeat_interval, expires)
+        interval = self._config.liveness.heartbeat_interval
+        return RegisterAnswer(False, reason, interval, expires, id_taken=id_taken)
 
     def _joined(self, request: RegisterNode) -> None:
         self._events.publish(
@@ -189,14 +226,31 @@ class NodeAdmission:
             return Transaction(), None
         return Transaction().put(Key.node(node_id), evolve(stored.value, fence=None), stored), None
 
-    async def _is_known(self, node_id: NodeId) -> bool:
-        if self._view.node(node_id) is None:
-            await self._reads.through(Key.node(node_id))
-        return self._view.node(node_id) is not None
+    async def _is_known(self, beat: Heartbeat) -> bool:
+        """Whether the node is registered, and by this sender where both say which boot they are.
+
+        Another replica may have taken the registration in a moment ago, so the store is asked.
+        """
+        if self._view.node(beat.node_id) is None:
+            await self._reads.through(Key.node(beat.node_id))
+        elif self._is_of_another_boot(beat):
+            await self._reads.again(Key.node(beat.node_id))
+        return self._view.node(beat.node_id) is not None and not self._is_of_another_boot(beat)
+
+    def _is_of_another_boot(self, beat: Heartbeat) -> bool:
+        boot_id = self._registered_boot(beat.node_id)
+        return bool(boot_id and beat.boot_id) and boot_id != beat.boot_id
+
+    def _registered_boot(self, node_id: NodeId) -> str:
+        node = self._view.node(node_id)
+        return node.value.boot_id if node is not None else ""
 
     def _take(self, beat: Heartbeat) -> None:
         order = BeatOrder(beat.boot_id, beat.sequence, beat.sent_at)
-        verdict, memory = judge_beat(self._beats.get(beat.node_id), order)
+        known = self._beats.get(beat.node_id)
+        if beat.boot_id and self._registered_boot(beat.node_id) == beat.boot_id:
+            known = begin_boot(known, beat.boot_id)
+        verdict, memory = judge_beat(known, order)
         self._beats[beat.node_id] = memory
         if verdict is BeatVerdict.STALE:
             self._ports.observer.increment(Metric.STALE_HEARTBEATS, {})

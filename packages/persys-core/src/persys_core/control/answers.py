@@ -45,12 +45,16 @@ __all__ = [
 
 @frozen
 class RegisterAnswer:
-    """Whether the node is in; a refusal says why (the agent tries again with backoff)."""
+    """Whether the node is in; a refusal says why (the agent tries again with backoff).
+
+    ``id_taken``: it is refused because another agent holds the node id, which only people can mend.
+    """
 
     accepted: bool
     reason: str
     heartbeat_interval: timedelta
     lease_expires_at: datetime
+    id_taken: bool = False
 
 
 @frozen

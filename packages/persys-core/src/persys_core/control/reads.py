@@ -65,12 +65,15 @@ class Reads:
         keys = (Key.workload(workload_id), Key.status(workload_id), Key.assignment(workload_id))
         if expected is None:
             return await self.through(*keys)
+        return await self.again(*keys)
+
+    async def again(self, *keys: Key) -> None:
+        """Read from the store what the view may be behind with."""
         before = {key: self._view.get(key) for key in keys}
         for key, found in (await self._store.get(keys)).items():
             known = before[key]
             # What was known and is gone was removed at some revision after the known one.
             self._view.refresh(known.revision + 1 if known else 0, {key: found})
-        return None
 
     async def reach(self, at_least: StoreRevision, timeout: timedelta) -> None:
         """Wait until the view has seen ``at_least``; StoreUnavailableError after ``timeout``."""

@@ -38,7 +38,10 @@ __all__ = [
 
 @frozen
 class RegisterNode:
-    """A node presents itself: what it has and can, and where its agent listens (host:port)."""
+    """A node presents itself: what it has and can, and where its agent listens (host:port).
+
+    ``boot_id`` is that of its heartbeats; with it, a node id is taken from nobody who still beats.
+    """
 
     node_id: NodeId
     capacity: Resources
@@ -51,6 +54,7 @@ class RegisterNode:
     agent_version: str = ""
     cluster_id: str = ""
     stop_after_seconds: int = 0
+    boot_id: str = ""
 
 
 @frozen

@@ -18,6 +18,7 @@ __all__ = [
     "PersysError",
     "RefusedError",
     "StalePlanError",
+    "TakenError",
 ]
 
 
@@ -63,6 +64,10 @@ class RefusedError(PersysError):
 
 class StalePlanError(RefusedError):
     """The request holds to a plan, and what was planned has changed since."""
+
+
+class TakenError(RefusedError):
+    """What was asked for by name is another's at present."""
 
 
 class FrozenError(PersysError):

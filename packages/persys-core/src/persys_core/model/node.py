@@ -92,7 +92,8 @@ class Node:
 
     ``capacity`` is what the machine has, ``reserved`` what its host keeps for itself.
     ``stop_after_seconds``: how long after its lease the agent itself stops work that one node at a
-    time may do; zero for one that does not.
+    time may do; zero for one that does not. ``boot_id`` names the life of the agent's process that
+    registered last; empty where it did not say.
     """
 
     id: NodeId
@@ -107,6 +108,7 @@ class Node:
     agent_version: str = ""
     cluster_id: str = ""
     stop_after_seconds: int = 0
+    boot_id: str = ""
     intent: OperatorIntent = OperatorIntent()
     listed_under: int = 0
     """Creation revision of the cluster marker under which the node was first listed in full;

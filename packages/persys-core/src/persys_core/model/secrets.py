@@ -2,7 +2,8 @@
 
 Decided here: the name pattern, the mask, and where in a text a secret may stand (known values in
 each spelling, URLs, ``name=value``, PEM private keys, and in a command the word after ``--token``).
-In doubt too much is masked. Secrets are stored as given,
+In doubt too much is masked, but a secret of up to three characters only where it stands alone: a
+text without any ``a`` helps nobody. Secrets are stored as given,
 since the agent needs them; they never reach views, events, logs, spans, metrics or error texts
 (decisions, values).
 """
@@ -22,11 +23,14 @@ __all__ = [
     "scrubbed",
     "secret_command_values",
     "secret_env_values",
+    "without_values",
 ]
 
 MASK = "***"
 _MIN_SECRET_LENGTH = 3
 _MIN_PAIR_LENGTH = 6
+_TELLING_LENGTH = 4
+"""A shorter secret is found in many words by chance."""
 
 _WORDS = (
     r"pass(?!e[ds]|ing|ive)|pwd|secret|token|credential|cookie|dsn|auth(?!or(?!i[sz]))"
@@ -152,9 +156,7 @@ def _masked_flag(found: re.Match[str]) -> str:
 def scrubbed(text: str, secrets: Iterable[str]) -> str:
     """``text`` without the given secret values, private keys, URL credentials, and values of secret
     names."""
-    spelled = {each for secret in secrets for each in _spellings(secret)}
-    for secret in sorted(spelled, key=len, reverse=True):
-        text = text.replace(secret, MASK)
+    text = without_values(text, {each for secret in secrets for each in _spellings(secret)})
     # Most texts hold none of these, and this is called for every report of every listing.
     if "-----BEGIN " in text:
         text = _without_private_keys(text)
@@ -164,6 +166,17 @@ def scrubbed(text: str, secrets: Iterable[str]) -> str:
         text = _PAIR.sub(_masked_pair, text)
         if _has_header(text):
             text = _HEADER.sub(rf"\g<name>{MASK}", text)
+    return text
+
+
+def without_values(text: str, values: Iterable[str]) -> str:
+    """``text`` without the ``values``, the longest first since one may hold another; short ones go
+    only where they are no part of a word."""
+    for value in sorted(values, key=len, reverse=True):
+        if len(value) >= _TELLING_LENGTH:
+            text = text.replace(value, MASK)
+        elif value in text and value.strip("*"):  # a mask is not masked again
+            text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", MASK, text)
     return text
 
 

@@ -6,6 +6,7 @@ beat is still a sign of life: it is acknowledged, and the node's lease is renewe
 * A beat of the known boot counts if its sequence number is higher.
 * A beat of a boot that a later one replaced is dropped, however late it comes.
 * A beat of a boot not seen before counts: the agent was restarted.
+* Where the node registered with a boot id, only that boot gets here, and it is the last one.
 * Beats without a boot id go by their time: up to a minute older than the last is late, and a
   larger step back is a clock that was set, so the beat counts (decisions §2.10).
 """
@@ -17,7 +18,7 @@ from enum import StrEnum
 
 from attrs import evolve, frozen
 
-__all__ = ["CLOCK_CHANGE", "BeatMemory", "BeatOrder", "BeatVerdict", "judge_beat"]
+__all__ = ["CLOCK_CHANGE", "BeatMemory", "BeatOrder", "BeatVerdict", "begin_boot", "judge_beat"]
 
 CLOCK_CHANGE = timedelta(seconds=60)
 """A beat older than the last by more than this is a clock change, not a late arrival."""
@@ -47,6 +48,16 @@ class BeatMemory:
 
     last: BeatOrder = BeatOrder()
     ended_boots: tuple[str, ...] = ()
+
+
+def begin_boot(memory: BeatMemory | None, boot_id: str) -> BeatMemory:
+    """What to remember once the node is registered with ``boot_id``, whatever was before."""
+    if memory is None:
+        return BeatMemory(BeatOrder(boot_id))
+    if memory.last.boot_id == boot_id:
+        return memory
+    begun = _remembered(memory, BeatOrder(boot_id))
+    return evolve(begun, ended_boots=tuple(b for b in begun.ended_boots if b != boot_id))
 
 
 def judge_beat(memory: BeatMemory | None, beat: BeatOrder) -> tuple[BeatVerdict, BeatMemory]:

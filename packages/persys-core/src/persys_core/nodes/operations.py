@@ -1,6 +1,7 @@
 """What registration and operators change in a node's record, and what neither may touch.
 
-Decided here: cordon and uncordon, and how a new registration joins the record that exists. A
+Decided here: cordon and uncordon, how a new registration joins the record that exists, and that an
+agent which still beats loses its node id to no other one. A
 registration never changes the operator's intent, and an operator never the machine's facts
 (decisions §2.9, field report D01). What changes nothing gives back the record that came in, so
 that nothing is written. Not decided here: liveness, and what happens to the node's workloads.
@@ -8,8 +9,8 @@ that nothing is written. Not decided here: liveness, and what happens to the nod
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from attrs import evolve, frozen
@@ -28,6 +29,7 @@ __all__ = [
     "cordon",
     "delete_label",
     "drain",
+    "holder_refusal",
     "overcommitted_dimensions",
     "register",
     "registration_refusal",
@@ -77,6 +79,8 @@ class Registration(Protocol):
     def cluster_id(self) -> str: ...
     @property
     def stop_after_seconds(self) -> int: ...
+    @property
+    def boot_id(self) -> str: ...
 
 
 def registration_refusal(request: Registration) -> Refusal | None:
@@ -95,6 +99,37 @@ def registration_refusal(request: Registration) -> Refusal | None:
             f" {_amount(request.reserved, short[0])} of {_amount(request.capacity, short[0])}",
         )
     return None
+
+
+def holder_refusal(
+    existing: Node | None,
+    request: Registration,
+    *,
+    alive: bool,
+    ended_boots: Collection[str],
+    lease: timedelta,
+) -> Refusal | None:
+    """Why the node id stays with the agent that has it; None where the new one may have it.
+
+    A restart has another boot id at the same endpoint and is let in, as is whoever comes when the
+    holder was silent for its lease. ``ended_boots``: one that a later start at its own endpoint
+    replaced and that comes back is no restart: two agents say that they listen there. Where either
+    says no boot id, as the agents in the field, nothing can be told and the newest gets the id.
+    """
+    if existing is None or not alive or request.boot_id == existing.boot_id:
+        return None
+    if not (request.boot_id and existing.boot_id):
+        return None
+    if request.endpoint == existing.endpoint and request.boot_id not in ended_boots:
+        return None
+    return Refusal(
+        "node_id_taken",
+        f'node id "{existing.id}" belongs to the agent at {existing.endpoint}, whose heartbeats'
+        f" still arrive; it is not given to another one, at {request.endpoint}."
+        " Give this agent another node_id (PERSYS_NODE_ID), or stop the other agent: this one"
+        f" then gets in by itself {lease.total_seconds():g} s after the other's last heartbeat, or"
+        f" at once after: persysctl node remove {existing.id}",
+    )
 
 
 def register(existing: Node | None, request: Registration, now: datetime) -> Node:
@@ -116,6 +151,7 @@ def register(existing: Node | None, request: Registration, now: datetime) -> Nod
         agent_version=request.agent_version,
         cluster_id=request.cluster_id,
         stop_after_seconds=request.stop_after_seconds,
+        boot_id=request.boot_id,
         intent=existing.intent if existing else OperatorIntent(),
         listed_under=existing.listed_under if existing else 0,
     )

@@ -25,10 +25,11 @@ from attrs import evolve, frozen
 
 from persys_core.model.ids import RevisionId
 from persys_core.model.observation import AgentReport, AgentState, TaskStatus
+from persys_core.model.secrets import without_values
 from persys_core.model.states import DesiredState, ObservedState, RestartPolicy
 from persys_core.model.workload import Failure, Workload
 from persys_core.retry.failure import classify_failure
-from persys_core.retry.texts import presentable, without_secrets
+from persys_core.retry.texts import presentable
 
 __all__ = [
     "Sighting",
@@ -260,7 +261,7 @@ def _cause(report: AgentReport, secrets: Collection[str]) -> str:
 
 def _with_stderr(report: AgentReport, secrets: Collection[str]) -> str:
     # Cleaned before it is cut: half a secret would not be recognised.
-    stderr = without_secrets(report.metadata.get("container.stderr", ""), secrets).strip()
+    stderr = without_values(report.metadata.get("container.stderr", ""), secrets).strip()
     if not stderr:
         return report.message
     return f"{report.message.strip().rstrip(':')}; stderr: {_tail(stderr)}"

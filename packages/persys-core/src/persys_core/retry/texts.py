@@ -9,24 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from persys_core.model.event import capped
-from persys_core.model.secrets import MASK, scrubbed
+from persys_core.model.secrets import scrubbed, without_values
 
-__all__ = ["presentable", "without_secrets"]
+__all__ = ["presentable"]
 
 _LONGEST = 4096
 
 
 def presentable(text: str, secrets: Iterable[str] = ()) -> str:
     """``text`` without the ``secrets`` and URL credentials, at most 1 KiB of UTF-8."""
-    cleaned = without_secrets(text, secrets).strip()
+    cleaned = without_values(text, secrets).strip()
     return capped(scrubbed(_cut_at_blank(cleaned), ()))
-
-
-def without_secrets(text: str, secrets: Iterable[str]) -> str:
-    """``text`` without the ``secrets``, the longest first since one may hold another."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, MASK)
-    return text
 
 
 def _cut_at_blank(text: str) -> str:

@@ -176,6 +176,7 @@ class AgentModel:
             labels=settings.labels,
             agent_version=settings.version,
             stop_after_seconds=settings.stop_after_seconds,
+            boot_id=self._boot_id if settings.claims_node_id else "",
         )
 
     def heartbeat(self, now: datetime) -> Heartbeat:

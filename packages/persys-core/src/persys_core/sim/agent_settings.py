@@ -77,6 +77,8 @@ class AgentSettings:
     leads to a registration without any wait. ``volume_data_on_request``: a delete removes the
     data of managed volumes only when it is told to. ``stop_after_seconds``: what it promises at its
     registration; whoever sets it has to see to it that the machine keeps the promise.
+    ``claims_node_id``: the boot id is part of the registration, too, so that no other agent gets
+    the node id while this one beats; an endpoint that is another at each start forbids it.
     ``boot_salt`` begins every boot id: a real process sets it to something new at each start, since
     equal seeds give equal boot ids.
     """
@@ -93,6 +95,7 @@ class AgentSettings:
 
     boot_salt: str = ""
     sends_boot_id: bool = False
+    claims_node_id: bool = False
     sends_revision: bool = False
     sends_usage: bool = False
     fences: bool = False
@@ -135,6 +138,7 @@ def our_agent(node_id: NodeId) -> AgentSettings:
         node_id,
         version="persys-agent 0.1.0",
         sends_boot_id=True,
+        claims_node_id=True,
         sends_revision=True,
         sends_usage=True,
         fences=True,

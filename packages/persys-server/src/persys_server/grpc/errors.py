@@ -24,6 +24,7 @@ from persys_core.model.errors import (
     NotFoundError,
     PersysError,
     RefusedError,
+    TakenError,
 )
 from persys_core.model.event import capped
 from persys_core.model.secrets import scrubbed
@@ -59,6 +60,7 @@ class BehindError(PersysError):
 _CODES: tuple[tuple[type[PersysError], grpc.StatusCode], ...] = (
     (InvalidInputError, grpc.StatusCode.INVALID_ARGUMENT),
     (NotFoundError, grpc.StatusCode.NOT_FOUND),
+    (TakenError, grpc.StatusCode.ALREADY_EXISTS),
     (RefusedError, grpc.StatusCode.FAILED_PRECONDITION),
     (FrozenError, grpc.StatusCode.UNAVAILABLE),
     (StoreUnavailableError, grpc.StatusCode.UNAVAILABLE),

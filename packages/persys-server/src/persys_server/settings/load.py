@@ -6,18 +6,18 @@ variable counts where the first one is not set. Nothing here reads ``os.environ`
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+from persys_agent.settings import settings_table
+from persys_core.settings.nearest import nearest
 from persys_server.settings.checks import conflicts
 from persys_server.settings.table import Settings, Variable, variables
 
 __all__ = ["SettingsError", "load_settings", "not_acted_on", "unknown"]
 
 _SHOWN_LENGTH = 80
-_NEAR = 0.8
 _CREDENTIALS = re.compile(r":[^/@]*@")
 _OURS = ("SCHEDULER_", "PERSYS_", "REDIS_", "METER_REDIS_")
 _GONE = {"PERSYS_TLS_ENABLED": "no release reads it; TLS is on unless --insecure is given"}
@@ -73,8 +73,15 @@ def unknown(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         if name in _GONE:
             yield name, _GONE[name]
         elif name.startswith(_OURS) and name not in (*known, *_OF_OTHERS):
-            near = difflib.get_close_matches(name, known, n=1, cutoff=_NEAR)
-            yield name, f"did you mean {near[0]}?" if near else "unset it"
+            yield name, _advice(name, known)
+
+
+def _advice(name: str, known: Collection[str]) -> str:
+    near = nearest(name, known, _OURS)
+    if near:
+        return f"did you mean {near}?"
+    of_agents = {each for setting in settings_table().values() for each in setting.variables}
+    return "persys-agent reads it, and this server does not" if name in of_agents else "unset it"
 
 
 def _given(environment: Mapping[str, str], variable: Variable) -> tuple[str, str]:

@@ -107,6 +107,7 @@ class RegisterNodeRequest(google.protobuf.message.Message):
     CLUSTER_ID_FIELD_NUMBER: builtins.int
     TIMESTAMP_FIELD_NUMBER: builtins.int
     STOP_AFTER_SECONDS_FIELD_NUMBER: builtins.int
+    BOOT_ID_FIELD_NUMBER: builtins.int
     node_id: builtins.str
     agent_version: builtins.str
     grpc_endpoint: builtins.str
@@ -115,6 +116,12 @@ class RegisterNodeRequest(google.protobuf.message.Message):
     """How long after its lease the agent stops exclusive work by itself when it
     cannot reach a scheduler; zero: it never does. The scheduler may take the
     work for stopped once lease, this and 30 seconds are over.
+    """
+    boot_id: builtins.str
+    """The boot_id that the heartbeats of this process carry. The scheduler answers
+    ALREADY_EXISTS while another life at another endpoint holds the node_id and
+    still beats: try again later. Empty: the node_id is taken over at once, as
+    ever. An agent whose endpoint changes at each start leaves it empty.
     """
     @property
     def capabilities(self) -> global___NodeCapabilities: ...
@@ -133,9 +140,10 @@ class RegisterNodeRequest(google.protobuf.message.Message):
         cluster_id: builtins.str = ...,
         timestamp: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         stop_after_seconds: builtins.int = ...,
+        boot_id: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["capabilities", b"capabilities", "timestamp", b"timestamp"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["agent_version", b"agent_version", "capabilities", b"capabilities", "cluster_id", b"cluster_id", "grpc_endpoint", b"grpc_endpoint", "labels", b"labels", "node_id", b"node_id", "stop_after_seconds", b"stop_after_seconds", "timestamp", b"timestamp"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["agent_version", b"agent_version", "boot_id", b"boot_id", "capabilities", b"capabilities", "cluster_id", b"cluster_id", "grpc_endpoint", b"grpc_endpoint", "labels", b"labels", "node_id", b"node_id", "stop_after_seconds", b"stop_after_seconds", "timestamp", b"timestamp"]) -> None: ...
 
 global___RegisterNodeRequest = RegisterNodeRequest
 
@@ -240,7 +248,8 @@ class HeartbeatRequest(google.protobuf.message.Message):
     node_id: builtins.str
     boot_id: builtins.str
     """Names one life of the agent process: new at each start, opaque, never
-    reused. Sent together with sequence or not at all.
+    reused. Sent together with sequence or not at all. Where the node registered
+    with another one, the beat is answered with NOT_FOUND: register again.
     """
     sequence: builtins.int
     """Grows by at least one with each beat of the same boot_id, from 1. The

@@ -65,6 +65,7 @@ def register_node(message: pb.RegisterNodeRequest) -> RegisterNode:
         stop_after_seconds=fields.amount(
             "stop_after_seconds", message.stop_after_seconds, _LONGEST_STOP_AFTER, "s"
         ),
+        boot_id=fields.text("boot_id", message.boot_id, at_most=253),
     )
     reserved = _reserved(place, can.reserved, request.capacity)
     fields.finish()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from persys_core.control.api import AdmissionApi
-from persys_core.model.errors import NotFoundError
+from persys_core.model.errors import NotFoundError, TakenError
 from persys_core.ports.clock import Clock
 from persys_proto.control.v1 import control_pb2 as pb
 from persys_proto.control.v1 import control_pb2_grpc
@@ -33,6 +33,8 @@ class AgentRpcs(control_pb2_grpc.AgentControlServicer):
     ) -> pb.RegisterNodeResponse:
         """A node presents itself."""
         answer = await self.admission.register_node(nodes_in.register_node(request))
+        if answer.id_taken:
+            raise TakenError(answer.reason)
         return pb.RegisterNodeResponse(
             accepted=answer.accepted,
             reason=answer.reason,
