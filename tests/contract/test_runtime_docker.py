@@ -17,6 +17,7 @@ import pytest
 import pytest_asyncio
 from attrs import evolve
 
+from persys_agent.runtimes.docker.documents import flag
 from persys_agent.runtimes.docker.settings import DockerSettings
 from persys_agent.runtimes.port import (
     AttachedVolume,
@@ -147,6 +148,28 @@ async def test_limits_are_those_of_the_cgroup(docker: DockerBench) -> None:
             docker, name, "/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us"
         )
         assert cpu.split()[0] == "25000"
+
+
+@pytest.mark.asyncio
+async def test_privileges_need_the_node_to_allow_them(daemon: Dockerd) -> None:
+    """A container that asks for all rights of the host is refused, and is made with them where its
+    node allows it; nothing is left of what was refused."""
+    spec = container(body=ContainerSpec(IMAGE, SLEEP, privileged=True))
+    for allowed in (False, True):
+        bench = DockerBench(daemon, evolve(SETTINGS, allow_privileged=allowed))
+        name = bench.new_id()
+        async with removing(bench.runtime, name):
+            if allowed:
+                await bench.runtime.create(order_of(name, spec))  # a test's host may not run it
+                shown = await bench.engine.show(name)
+                assert shown is not None
+                assert flag(shown, "HostConfig", "Privileged")
+            else:
+                with pytest.raises(RuntimeFailedError, match="not allowed on this node") as refused:
+                    await bench.runtime.create(order_of(name, spec))
+                assert refused.value.code is FailureCode.INVALID_SPEC
+                assert await bench.runtime.inspect(name) is None
+        await bench.aclose()
 
 
 @pytest.mark.asyncio
