@@ -19,6 +19,7 @@ from persys_agent.engine.repair import is_at_rest, is_same
 from persys_agent.engine.view import orphan_report, report, state_of, task_report
 from persys_agent.engine.wishes import spec_kept, wish_kept
 from persys_agent.runtimes.port import Instance
+from persys_agent.specs import BadSpecError
 from persys_agent.state.lock import StateError
 from persys_agent.state.records import Sight, Task, TaskKind, TaskState, Workload
 from persys_agent.state.store import AgentState
@@ -197,4 +198,8 @@ def _since(row: Workload) -> datetime:
 
 
 def _kind_of(task: Task) -> WorkloadType | None:
-    return wish_kept(task.request).spec.type if task.kind is TaskKind.APPLY else None
+    """The type that is applied; ``None`` of a delete, and of what cannot be read any more."""
+    try:
+        return wish_kept(task.request).spec.type if task.kind is TaskKind.APPLY else None
+    except BadSpecError:
+        return None

@@ -24,6 +24,7 @@ from persys_agent.engine.failures import (
     cut_off,
     no_runtime,
     silent_runtime,
+    unreadable,
 )
 from persys_agent.engine.inventory import Inventory, Seen, Unanswered
 from persys_agent.engine.repair import Repair, is_completed, is_same
@@ -103,12 +104,15 @@ class Executor:
             else:
                 await self._delete(task.workload_id, task.delete_volumes)
         except BadSpecError as error:
-            return f"failed to {verb} workload {task.workload_id}: {error}"
+            return await self._failed(task, verb, unreadable(task.workload_id, str(error)))
         except OperationError as error:
-            await self._rows.fail(task.workload_id, verb, error)
-            text = scrubbed(str(error), self._rows.secrets(task.workload_id))
-            return f"failed to {verb} workload {task.workload_id}: {text}"
+            return await self._failed(task, verb, error)
         return ""
+
+    async def _failed(self, task: Task, verb: str, error: OperationError) -> str:
+        await self._rows.fail(task.workload_id, verb, error)
+        text = scrubbed(str(error), self._rows.secrets(task.workload_id))
+        return f"failed to {verb} workload {task.workload_id}: {text}"
 
     async def repair(self, workload_id: WorkloadId, repair: Repair) -> bool:
         """Bring a workload back to what it should be; false where that failed."""

@@ -29,6 +29,7 @@ __all__ = [
     "failed_in_runtime",
     "no_runtime",
     "silent_runtime",
+    "unreadable",
 ]
 
 T = TypeVar("T")
@@ -123,3 +124,11 @@ def cut_off(workload_id: WorkloadId) -> OperationError:
 def no_runtime(workload_id: WorkloadId, kind: WorkloadType) -> OperationError:
     """This node has no runtime of that type, or it is switched off."""
     return OperationError(UNAVAILABLE, f"runtime not available for type: {kind}", workload_id)
+
+
+def unreadable(workload_id: WorkloadId, cause: str) -> OperationError:
+    """What an earlier release accepted makes no sense to this one. It need not be the spec's fault:
+    sent anew it is read anew, and refused at once where it is."""
+    return OperationError(
+        "CREATE_FAILED", "Failed to read what was accepted", workload_id, cause=cause
+    )
