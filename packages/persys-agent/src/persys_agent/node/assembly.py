@@ -120,7 +120,7 @@ def assemble(
         detector=detector,
         collector=collector,
     )
-    gate = Gate(state)
+    gate = Gate(state, backends.checks)
     loops = Loops(clock)
     health = HealthView(
         options.version,

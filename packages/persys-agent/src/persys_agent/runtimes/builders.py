@@ -8,6 +8,7 @@ from pathlib import Path
 
 from persys_agent.runtimes.compose.runtime import ComposeRuntime
 from persys_agent.runtimes.compose.settings import ComposeSettings
+from persys_agent.runtimes.docker.checks import check_container
 from persys_agent.runtimes.docker.runtime import DockerRuntime
 from persys_agent.runtimes.docker.settings import DockerSettings
 from persys_agent.runtimes.factory import Built, RuntimeBuilder
@@ -38,7 +39,7 @@ def _docker(settings: NodeSettings, owner: Owner) -> Built:
             pull_timeout=settings.image_pull_timeout,
         ),
     )
-    return Built(runtime, runtime)
+    return Built(runtime, runtime, check_container)
 
 
 def _compose(settings: NodeSettings, owner: Owner) -> Built:

@@ -64,7 +64,8 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
             wish = wish_from(request)
         except BadSpecError as error:
             return wire.ApplyWorkloadResponse(message=str(error))
-        if refusal := self._gate.refuse_new(request.id):
+        unfit = self._gate.refuse_unfit(request.id, wish.spec)
+        if refusal := unfit or self._gate.refuse_new(request.id):
             return wire.ApplyWorkloadResponse(message=refusal)
         try:
             task = await self._works.queue.submit(
