@@ -25,6 +25,7 @@ from persys_agent.runtimes.port import (
     ExecOutput,
     FailureCode,
     Order,
+    PortTakenError,
     RuntimeFailedError,
     RuntimeUnavailableError,
 )
@@ -215,14 +216,26 @@ async def test_a_port_conflict_is_explained(docker: DockerBench) -> None:
         ) as at:
             await docker.runtime.start(second)
         assert at.value.code is FailureCode.PORT_CONFLICT
+        assert isinstance(at.value, PortTakenError)
+        assert at.value.holder == first
+        theirs = docker.new_id()
+        async with removing(docker.neighbour, theirs):
+            await docker.neighbour.create(order_of(theirs, spec))
+            with pytest.raises(PortTakenError) as elsewhere:
+                await docker.neighbour.start(theirs)
+            assert elsewhere.value.holder == ""
         with socket.socket() as other:
             other.bind(("127.0.0.1", 0))
             other.listen()
             taken = other.getsockname()[1]
             body = ContainerSpec(IMAGE, SLEEP, ports=(PortMapping(taken, 80),))
             await docker.runtime.create(order_of(third, container(body=body)))
-            with pytest.raises(RuntimeFailedError, match=f"{taken} is taken by another program"):
+            with pytest.raises(
+                RuntimeFailedError, match=f"{taken} is taken by another program"
+            ) as at:
                 await docker.runtime.start(third)
+            assert isinstance(at.value, PortTakenError)
+            assert at.value.holder is None
 
 
 @pytest.mark.asyncio

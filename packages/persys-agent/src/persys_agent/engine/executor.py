@@ -27,6 +27,7 @@ from persys_agent.engine.failures import (
     unreadable,
 )
 from persys_agent.engine.inventory import Inventory, Seen, Unanswered
+from persys_agent.engine.port_wait import PortWait
 from persys_agent.engine.repair import Repair, is_completed, is_same
 from persys_agent.engine.rows import Rows
 from persys_agent.engine.volumes import Volumes, missing_from, moved
@@ -70,7 +71,8 @@ class Limits:
 
 
 class Executor:
-    """``may_start``: whether work of this spec may run now (see ``fence``)."""
+    """``may_start``: whether work of this spec may run now (see ``fence``). ``is_busy``: whether
+    a task of a workload is open."""
 
     def __init__(
         self,
@@ -79,7 +81,9 @@ class Executor:
         inventory: Inventory,
         clock: Clock,
         limits: Limits,
+        *,
         may_start: Callable[[WorkloadSpec], bool] = lambda _: True,
+        is_busy: Callable[[WorkloadId], bool] = lambda _: False,
     ) -> None:
         self._state = state
         self._rows = Rows(state, clock)
@@ -88,6 +92,7 @@ class Executor:
         self._limits = limits
         self._may_start = may_start
         self._volumes = Volumes(backends)
+        self._ports = PortWait(self._rows, clock, is_busy)
 
     @property
     def promised(self) -> Resources:
@@ -346,7 +351,10 @@ class Executor:
         if not self._may_start(spec):
             raise cut_off(workload_id)
         step = Step("START_FAILED", "Failed to start workload", _START)
-        await asked(step, workload_id, self._runtime(workload_id, kind).start(workload_id))
+        runtime = self._runtime(workload_id, kind)
+        await self._ports.out(
+            workload_id, lambda: asked(step, workload_id, runtime.start(workload_id))
+        )
         row = self._rows.get(workload_id)
         if row is not None and row.has_ended:
             await self._rows.change(workload_id, lambda now: evolve(now, has_ended=False))

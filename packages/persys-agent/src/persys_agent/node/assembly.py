@@ -163,7 +163,15 @@ def _works(
 ) -> Works:
     inventory = Inventory(backends, options.runtime_deadline, detector.hear)
     limits = Limits(lambda: _capacity(options, detector)[0], options.reserved, options.stop_grace)
-    executor = Executor(state, backends, inventory, clock, limits, fence.may_start)
+    executor = Executor(
+        state,
+        backends,
+        inventory,
+        clock,
+        limits,
+        may_start=fence.may_start,
+        is_busy=lambda workload_id: queue.open_task(workload_id) is not None,
+    )
     queue = TaskQueue(
         state,
         executor.carry_out,
