@@ -14,7 +14,7 @@ from attrs import define
 
 from persys_agent.clock import SystemClock
 from persys_agent.node.serving import Listening, serve
-from persys_agent.testing import InlineState
+from persys_agent.testing import InlineState, MemoryHost
 from persys_core.model.workload import FailureKind
 from persys_core.retry.failure import classify_failure
 from persys_proto.agent.v1 import agent_pb2 as wire
@@ -49,8 +49,9 @@ class Called:
 
 
 @asynccontextmanager
-async def called(folder: Path) -> AsyncIterator[Called]:
+async def called(folder: Path, host: MemoryHost | None = None) -> AsyncIterator[Called]:
     bench = Bench(SystemClock(), folder)
+    bench.host = host or bench.host
     async with bench.node() as node:
         async with (
             serve(node.assembly, bench.backends(), Listening()) as served,
@@ -310,3 +311,20 @@ async def test_a_burst_of_applies_is_taken_in_quickly(tmp_path: Path) -> None:
             answers = await asyncio.gather(*calls)
         assert all(answer.applied for answer in answers)
         assert it.node.assembly.works.queue.depth >= 50
+
+
+async def test_a_draining_node_takes_its_own_orphans(tmp_path: Path) -> None:
+    """What runs here is nothing new, although its record was lost; everything else is."""
+    async with called(tmp_path) as it:
+        await it.applied(apply_message())
+        host = it.bench.host
+    (tmp_path / "state.db").unlink()
+    async with called(tmp_path, host) as it:
+        it.node.assembly.gate.is_draining = True
+        listed = (await it.stub.ListWorkloads(wire.ListWorkloadsRequest())).workloads
+        assert [each.metadata["orphan"] for each in listed] == ["true"]
+        status = await it.applied(apply_message())
+        assert status.actual_state == wire.ACTUAL_STATE_RUNNING
+        assert "orphan" not in status.metadata
+        assert (host.made["w1"], host.started["w1"]) == (1, 1)
+        assert not (await it.stub.ApplyWorkload(apply_message("w2"))).applied

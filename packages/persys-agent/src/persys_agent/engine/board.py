@@ -97,6 +97,10 @@ class StatusBoard:
         told = self._told(_Before(row, task), seen)
         return told if told is not None else await self._unrecorded(workload_id)
 
+    def is_orphan(self, workload_id: WorkloadId) -> bool:
+        """Whether it was last seen here without a record."""
+        return any(name == workload_id for _, name in self.orphans)
+
     def note_orphans(self, look: Look, before: Container[WorkloadId]) -> None:
         """Take in what a look shows of instances without a record; ``before`` are those that had
         one when it began.

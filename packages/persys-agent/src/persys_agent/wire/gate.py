@@ -60,9 +60,10 @@ class Gate:
             return f"[{error.code}] {text} (workload: {workload_id})"
         return ""
 
-    def refuse_new(self, workload_id: WorkloadId) -> str:
-        """Why a workload may not come here now; what is here may be applied again."""
-        if not self.is_draining or self._state.get(workload_id) is not None:
+    def refuse_new(self, workload_id: WorkloadId, *, is_orphan: bool = False) -> str:
+        """Why a workload may not come here now; what is here may be applied again, also where its
+        record was lost."""
+        if not self.is_draining or is_orphan or self._state.get(workload_id) is not None:
             return ""
         return (
             "[ADMISSION_REFUSED] admission rejected: the scheduler lets nothing new come to this"

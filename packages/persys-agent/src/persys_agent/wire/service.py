@@ -65,7 +65,8 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         except BadSpecError as error:
             return wire.ApplyWorkloadResponse(message=str(error))
         unfit = self._gate.refuse_unfit(request.id, wish.spec)
-        if refusal := unfit or self._gate.refuse_new(request.id):
+        is_orphan = self._works.board.is_orphan(request.id)
+        if refusal := unfit or self._gate.refuse_new(request.id, is_orphan=is_orphan):
             return wire.ApplyWorkloadResponse(message=refusal)
         try:
             task = await self._works.queue.submit(
