@@ -124,6 +124,10 @@ class Order:
     spec: WorkloadSpec
     volumes: tuple[AttachedVolume, ...] = ()
 
+    def is_of(self, revision_id: RevisionId, spec_hash: str) -> bool:
+        """Whether what bears these marks was made of the same."""
+        return (revision_id, spec_hash) == (self.revision_id, self.spec_hash)
+
 
 class Creation(StrEnum):
     """What ``create`` did."""

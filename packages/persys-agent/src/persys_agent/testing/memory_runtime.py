@@ -122,7 +122,8 @@ class MemoryRuntime:
                 FailureCode.NAME_CONFLICT,
                 f'container name "{order.workload_id}" is already in use',
             )
-        if kept is not None and _same(kept.instance, order):
+        shown = kept.instance if kept is not None else None
+        if shown is not None and order.is_of(shown.revision_id, shown.spec_hash):
             return Creation.ADOPTED
         await self._pull(order)
         self._host.made[order.workload_id] += 1
@@ -265,10 +266,6 @@ class MemoryRuntime:
     def _mine(self, workload_id: WorkloadId) -> _Kept | None:
         kept = self._host._kept.get((self.kind, workload_id))
         return kept if kept is not None and kept.owner == self._owner else None
-
-
-def _same(instance: Instance, order: Order) -> bool:
-    return (instance.revision_id, instance.spec_hash) == (order.revision_id, order.spec_hash)
 
 
 def _image(order: Order) -> str:

@@ -248,7 +248,7 @@ class DockerRuntime:
         is_marked = NODE in labels
         revision, spec_hash = labels.get(REVISION, ""), labels.get(SPEC_HASH, "")
         if is_marked:
-            return (revision, spec_hash) == (order.revision_id, order.spec_hash)
+            return order.is_of(revision, spec_hash)
         return revision in {"", order.revision_id}
 
     async def _ours(self, workload_id: WorkloadId) -> Document | None:
