@@ -254,7 +254,7 @@ class Executor:
         creation: Creation | None,
     ) -> None:
         """Take back what this operation made. Where the runtime is silent, its volumes stay."""
-        if creation is Creation.ADOPTED:
+        if creation is Creation.ADOPTED or (creation is None and await self._may_be_there(row)):
             return
         if creation is not None:
             try:
@@ -263,6 +263,12 @@ class Executor:
                 return
         await self._volumes.undo(row.id, volumes, row.attached)
         await self._rows.change(row.id, lambda now: evolve(now, attached=row.attached))
+
+    async def _may_be_there(self, row: Workload) -> bool:
+        """Whether an instance of this very revision may have its volumes: one whose record was
+        lost, or one that a silent runtime was told to make."""
+        seen = await self._inventory.see(row.type, row.id)
+        return isinstance(seen, Unanswered) or (seen is not None and is_same(row, seen))
 
     async def _detach_unused(
         self,
