@@ -180,9 +180,9 @@ class ReferencePlacer:
         free = self.free(request, node).get(dimension)
         usage = self.usage.get(node.id)
         if usage is not None and now - usage.reported_at < LIFETIME:
-            eighth = node.capacity.get(dimension) / 8
-            steps = math.floor(usage.used.get(dimension) / eighth)
-            reported = node.capacity.get(dimension) - math.floor(steps * eighth)
+            sixteenth = node.capacity.get(dimension) / 16
+            steps = math.floor(usage.used.get(dimension) / sixteenth)
+            reported = node.capacity.get(dimension) - math.floor(steps * sixteenth)
             in_flight = sum(
                 held.get(dimension)
                 for (where, _), (held, since) in self.held.items()

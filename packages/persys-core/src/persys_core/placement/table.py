@@ -7,7 +7,7 @@ Decided here: what *free* and *headroom* are.
 * headroom = max(0, free) / allocatable, for cpu and memory. While a report of the node's use is
   known, free is there the smaller of the ledger's and ``capacity - used - in flight``: what is
   in use includes the host's share, so the reserve is not subtracted again (P01). Use counts in
-  whole eighths of the capacity: a measurement is never twice the same, and nodes that are alike
+  whole sixteenths of the capacity: a measurement is never twice the same, and nodes that are alike
   must not change places from one heartbeat to the next. A node that has none of a resource has
   no headroom of it.
 
@@ -33,7 +33,7 @@ from persys_core.placement.demand import PoolMap, pool_map_of
 __all__ = ["Amounts", "CreditedAmounts", "NodeTable", "Numbers", "stable_hash"]
 
 
-_USE_STEPS = 8
+_USE_STEPS = 16
 """Measured use is told apart in so many steps."""
 
 
