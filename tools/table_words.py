@@ -153,6 +153,7 @@ ACTIONS: dict[Action, str] = {
     Action.REAPPLY_WAIT: "wait until it may be sent again",
     Action.INQUIRE: "ask the agent about this one workload",
     Action.APPLY_RUNNING: "commit the intent, then send it, to run",
+    Action.TELL_AGAIN: "commit the intent, then send it, to go on running",
     Action.APPLY_STOPPED: "commit the intent, then send it, to stop",
     Action.RECORD_FAILURE: "count the failure: retry later, or give up",
     Action.COMPLETE: "record that it ended well, and have it rest",

@@ -19,6 +19,7 @@ import pytest_asyncio
 from aiodocker.execs import Exec
 from attrs import evolve
 
+from persys_agent.runtimes.docker.documents import flag
 from persys_agent.runtimes.docker.engine import Engine
 from persys_agent.runtimes.docker.execution import Target, run_inside, target_of
 from persys_agent.runtimes.docker.settings import DockerSettings
@@ -29,6 +30,7 @@ from persys_agent.runtimes.port import (
     ExecOutput,
     FailureCode,
     Order,
+    PortTakenError,
     RuntimeFailedError,
     RuntimeUnavailableError,
 )
@@ -156,6 +158,28 @@ async def test_limits_are_those_of_the_cgroup(docker: DockerBench) -> None:
 
 
 @pytest.mark.asyncio
+async def test_privileges_need_the_node_to_allow_them(daemon: Dockerd) -> None:
+    """A container that asks for all rights of the host is refused, and is made with them where its
+    node allows it; nothing is left of what was refused."""
+    spec = container(body=ContainerSpec(IMAGE, SLEEP, privileged=True))
+    for allowed in (False, True):
+        bench = DockerBench(daemon, evolve(SETTINGS, allow_privileged=allowed))
+        name = bench.new_id()
+        async with removing(bench.runtime, name):
+            if allowed:
+                await bench.runtime.create(order_of(name, spec))  # a test's host may not run it
+                shown = await bench.engine.show(name)
+                assert shown is not None
+                assert flag(shown, "HostConfig", "Privileged")
+            else:
+                with pytest.raises(RuntimeFailedError, match="not allowed on this node") as refused:
+                    await bench.runtime.create(order_of(name, spec))
+                assert refused.value.code is FailureCode.INVALID_SPEC
+                assert await bench.runtime.inspect(name) is None
+        await bench.aclose()
+
+
+@pytest.mark.asyncio
 async def test_a_kill_for_memory_is_said(docker: DockerBench) -> None:
     """Whoever takes more memory than it may is told so, with the limit."""
     name = docker.new_id()
@@ -198,14 +222,26 @@ async def test_a_port_conflict_is_explained(docker: DockerBench) -> None:
         ) as at:
             await docker.runtime.start(second)
         assert at.value.code is FailureCode.PORT_CONFLICT
+        assert isinstance(at.value, PortTakenError)
+        assert at.value.holder == first
+        theirs = docker.new_id()
+        async with removing(docker.neighbour, theirs):
+            await docker.neighbour.create(order_of(theirs, spec))
+            with pytest.raises(PortTakenError) as elsewhere:
+                await docker.neighbour.start(theirs)
+            assert elsewhere.value.holder == ""
         with socket.socket() as other:
             other.bind(("127.0.0.1", 0))
             other.listen()
             taken = other.getsockname()[1]
             body = ContainerSpec(IMAGE, SLEEP, ports=(PortMapping(taken, 80),))
             await docker.runtime.create(order_of(third, container(body=body)))
-            with pytest.raises(RuntimeFailedError, match=f"{taken} is taken by another program"):
+            with pytest.raises(
+                RuntimeFailedError, match=f"{taken} is taken by another program"
+            ) as at:
                 await docker.runtime.start(third)
+            assert isinstance(at.value, PortTakenError)
+            assert at.value.holder is None
 
 
 @pytest.mark.asyncio

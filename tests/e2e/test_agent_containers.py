@@ -103,6 +103,20 @@ async def test_a_port_conflict_names_the_port_and_its_holder(
     assert (await identities(daemon))["first"] == holder
 
 
+async def test_a_port_whose_holder_is_leaving_is_waited_for(cluster: Cluster) -> None:
+    """A workload that comes before another has let go of its port runs as soon as it can, and
+    that costs it no attempt."""
+    port = free_port()
+    bound = [pb.Port(host_port=port, container_port=80, protocol="tcp")]
+    slow = "trap 'sleep 4; exit 0' TERM; sleep 600 & wait"
+    await cluster.apply(shell("leaving", slow, ports=bound))
+    await cluster.until("leaving", "Running")
+    await cluster.stub.DeleteWorkload(pb.DeleteWorkloadRequest(workload_id="leaving"))
+    await cluster.apply(shell("coming", ports=bound))
+    running = await cluster.until("coming", "Running")
+    assert running.retry_attempts == 0
+
+
 async def test_output_is_read_and_commands_run_where_the_workload_is(cluster: Cluster) -> None:
     """persysctl asks the scheduler where, and that node's agent for the rest: each stream goes to
     its own, and the command's exit code is that of persysctl."""

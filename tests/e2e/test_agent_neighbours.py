@@ -145,6 +145,30 @@ def _running(daemon: Dockerd) -> set[str]:
     return {name for name, each in shown.items() if each["State"]["Running"]}
 
 
+async def test_an_agent_that_lost_its_state_is_told_of_what_runs(
+    cluster: Cluster, daemon: Dockerd, record_property: Callable[[str, object], None]
+) -> None:
+    """Its database is removed: every container is the one that ran, each is told to the agent once
+    and taken over as it is, and the scheduler shows them Running all the while."""
+    before, agent_a = await identities(daemon), cluster.agents["a"]
+    began = time.monotonic()
+    await agent_a.wipe()
+    await agent_a.start()
+    await cluster.beats_again("a")
+    told = {("apply_workload", name): 1 for name in WORK["a"]}
+    async with asyncio.timeout(60):
+        while await agent_a.asked() != told:  # noqa: ASYNC110
+            await asyncio.sleep(0.2)
+    record_property("lost_state_to_taken_over_seconds", round(time.monotonic() - began, 2))
+    await cluster.beats_again("a")
+    assert await identities(daemon) == before
+    shown = {view.status for at, view in cluster.history if at >= began}
+    assert shown <= {"Running"}
+    assert all(cluster.status(name) == "Running" for name in WORK["a"])
+    listed = (await agent_a.call("ListWorkloads", agent.ListWorkloadsRequest())).workloads
+    assert not [each.id for each in listed if "orphan" in each.metadata]
+
+
 async def test_a_neighbour_that_loses_everything_harms_nobody(
     cluster: Cluster, daemon: Dockerd
 ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from persys_agent import main
+from persys_agent import process
 from persys_agent.options import NodeRun, parse_command
 from persys_agent.settings import Places, load_settings
 
@@ -45,7 +45,7 @@ def test_the_unit_starts_a_node() -> None:
 def test_the_unit_is_always_started_again() -> None:
     """A dead agent keeps no promise to stop; wrong settings are not tried again."""
     assert unit()["Restart"] == "always"
-    assert unit()["RestartPreventExitStatus"] == str(main._EXIT_USAGE)
+    assert unit()["RestartPreventExitStatus"] == str(process._EXIT_USAGE)
     assert "StartLimitIntervalSec=0" in UNIT.read_text()
 
 

@@ -14,6 +14,7 @@ from attrs import define, field
 from persys_agent.engine.backends import Backends
 from persys_agent.engine.wishes import wish_from
 from persys_agent.node.assembly import Assembly, NodeOptions, assemble
+from persys_agent.runtimes.docker.checks import check_container
 from persys_agent.runtimes.port import Owner
 from persys_agent.state.records import TaskKind
 from persys_agent.state.store import AgentState
@@ -143,7 +144,8 @@ class Bench:
         owner = Owner(self.options.node_id, self.options.cluster_id)
         runtimes = {kind: MemoryRuntime(self.host, owner, kind) for kind in self.kinds}
         drivers = (MemoryStorage(self.disks), MemoryStorage(self.disks, "ceph-rbd"))
-        return Backends(runtimes, runtimes, {each.name: each for each in drivers})
+        checks = {WorkloadType.CONTAINER: check_container}
+        return Backends(runtimes, runtimes, {each.name: each for each in drivers}, checks)
 
     @asynccontextmanager
     async def node(self, *, die_at: int | None = None) -> AsyncIterator[Node]:

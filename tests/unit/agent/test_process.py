@@ -55,3 +55,22 @@ async def test_a_start_that_fails_ends_with_one() -> None:
     assert process.returncode == 1
     assert b"persys-agent: cannot listen on 192.0.2.1" in text
     assert b"Traceback" not in text
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_while_it_still_loads_ends_it_well(number: signal.Signals) -> None:
+    """Who is told to end before it has begun ends with 0, as later, and says nothing."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-X", "importtime", *COMMAND[1:], "--standalone"),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    async with asyncio.timeout(60):
+        await process.stderr.readuntil(b" structlog.exceptions\n")  # and much is still to come
+        process.send_signal(number)
+        rest = await process.stderr.read()
+        assert await process.wait() == 0
+    assert b"event='started'" not in rest
+    assert b"Traceback" not in rest

@@ -10,8 +10,8 @@ import pytest
 import trustme
 
 from persys_adapters.agent_grpc import GrpcAgents, plain_opener, tls_opener
-from persys_agent.main import channel_credentials, server_credentials
 from persys_agent.options import TlsFiles
+from persys_agent.process import channel_credentials, server_credentials
 from persys_agent.simulated import FleetOptions, SimulatedFleet
 from persys_core.model.node import Node
 from persys_core.model.resources import Resources

@@ -51,6 +51,7 @@ def test_a_container_is_sent_with_every_field() -> None:
         volumes=(VolumeMount("/h", "/c", read_only=True),),
         ports=(PortMapping(8080, 80, "udp"),),
         restart_policy=RestartPolicy.ON_FAILURE,
+        privileged=True,
         managed_volumes=(ManagedVolume("data", "nfs", 5, "RWO", "ext4", "/d", True, "Retain"),),
     )
     sent = message(body, metadata={"team": "a"})
@@ -81,10 +82,19 @@ def test_a_container_is_sent_with_every_field() -> None:
                         retain_policy="Retain",
                     )
                 ],
+                privileged=True,
             )
         ),
         resources=wire.RequestedResources(cpu_millicores=1500, memory_mb=256, disk_gb=5),
     )
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_whether_a_container_is_privileged_arrives(wanted: bool) -> None:
+    """What the scheduler sends is what an agent reads."""
+    read = apply_request(message(ContainerSpec("a", privileged=wanted)), 0).spec.body
+    assert isinstance(read, ContainerSpec)
+    assert read.privileged is wanted
 
 
 @pytest.mark.parametrize("desired", list(DesiredState))

@@ -6,6 +6,7 @@ is what the engine is compared with.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from hashlib import blake2b
@@ -179,7 +180,9 @@ class ReferencePlacer:
         free = self.free(request, node).get(dimension)
         usage = self.usage.get(node.id)
         if usage is not None and now - usage.reported_at < LIFETIME:
-            reported = node.capacity.get(dimension) - usage.used.get(dimension)
+            sixteenth = node.capacity.get(dimension) / 16
+            steps = math.floor(usage.used.get(dimension) / sixteenth)
+            reported = node.capacity.get(dimension) - math.floor(steps * sixteenth)
             in_flight = sum(
                 held.get(dimension)
                 for (where, _), (held, since) in self.held.items()

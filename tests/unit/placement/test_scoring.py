@@ -79,14 +79,35 @@ def test_a_node_above_capacity_has_no_headroom() -> None:
 
 
 def test_measured_use_counts_where_it_is_worse() -> None:
-    """The smaller of ledger free and reported free is taken, of the whole machine's use."""
+    """The smaller of ledger free and reported free is taken, of the whole machine's use in whole
+    sixteenths."""
     node = evolve(make_node(cpu=5000), reserved=Resources.of(cpu_millicores=1000))
     cluster = Cluster(node)
     cluster.charge("n1", cpu=1000)
     cluster.report("n1", cpu=500)
     assert cluster.placed(want()).parts["cpu"] == pytest.approx(0.4 * 3000 / 4000)
     cluster.report("n1", cpu=3000)
-    assert cluster.placed(want()).parts["cpu"] == pytest.approx(0.4 * 2000 / 4000)
+    assert cluster.placed(want()).parts["cpu"] == pytest.approx(0.4 * 2188 / 4000)
+    cluster.report("n1", cpu=3125)
+    assert cluster.placed(want()).parts["cpu"] == pytest.approx(0.4 * 1875 / 4000)
+
+
+def test_nodes_that_are_alike_keep_their_places() -> None:
+    """What two measurements of a quiet node differ in decides nothing: the same plan twice names
+    the same node, whatever was reported in between."""
+    names = [f"n{number}" for number in range(5)]
+    cluster = Cluster(*(make_node(name, cpu=4000, memory=8000) for name in names))
+    for name in names:
+        cluster.charge(name, cpu=500, memory=1000)
+    chosen = cluster.chosen(want())
+    for beat in range(20):
+        for place, name in enumerate(names):
+            noise = (beat * 7 + place * 3) % 11
+            used = {"cpu": 510 + 20 * noise, "memory": 1010 + 40 * noise}
+            cluster.report(name, **used, at=NOW + beat * SECOND)
+        assert cluster.chosen(want()) == chosen
+    cluster.report(chosen, cpu=3000, at=NOW + 30 * SECOND)
+    assert cluster.chosen(want()) != chosen
 
 
 def test_old_reports_do_not_count() -> None:

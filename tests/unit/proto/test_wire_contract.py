@@ -240,6 +240,7 @@ WatchEventsRequest: after_id=100
 OUR_AGENT_FIELDS = """
 ApplyWorkloadRequest: resources=100:RequestedResources metadata=101:{string}
 DeleteWorkloadRequest: delete_volumes=100:bool
+ContainerSpec: privileged=100:bool
 """
 
 OUR_AGENT_MESSAGES = """

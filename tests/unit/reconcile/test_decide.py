@@ -14,7 +14,7 @@ from persys_core.reconcile.actions import Action
 from persys_core.reconcile.decide import RULES, decide
 from persys_core.reconcile.situation import AT_REST, Charge, Outlook, Situation
 
-SENDS = {Action.APPLY_RUNNING, Action.APPLY_STOPPED, Action.DELETE}
+SENDS = {Action.APPLY_RUNNING, Action.TELL_AGAIN, Action.APPLY_STOPPED, Action.DELETE}
 BOOLEANS = [each.name for each in fields(Situation) if each.type in (bool, "bool")]
 SITUATIONS = st.builds(
     Situation,
@@ -148,8 +148,21 @@ def test_settled_costs_nothing(situation: Situation) -> None:
         call_underway=False,
         poll_due=False,
         task_in_flight=False,
+        unrecorded=False,
     )
     assert decide(runs).action is Action.NO_ACTION
+
+
+@given(SITUATIONS)
+def test_only_what_runs_as_wished_is_told_again(situation: Situation) -> None:
+    """It changes nothing of what runs: its agent has none of it, and said so when it was asked."""
+    if decide(situation).action is Action.TELL_AGAIN:
+        assert situation.unrecorded
+        assert situation.confirmed
+        assert (situation.outlook, situation.charge) == (Outlook.RUN, Charge.CHARGED)
+        assert (situation.observed, situation.revision_matches) == (ObservedState.RUNNING, True)
+        assert situation.recorded
+        assert situation.reapply_due
 
 
 STARTING = Situation(

@@ -20,7 +20,7 @@ from persys_core.reconcile.actions import Action
 from persys_core.reconcile.decide import decide
 from persys_core.reconcile.situation import Charge, Outlook, Situation
 
-SENDS = {Action.APPLY_RUNNING, Action.APPLY_STOPPED, Action.DELETE}
+SENDS = {Action.APPLY_RUNNING, Action.TELL_AGAIN, Action.APPLY_STOPPED, Action.DELETE}
 ASKED = Situation(
     Outlook.RUN, Charge.CHARGED, NodeCondition.READY, ObservedState.MISSING, confirmed=True,
     sent_here=True,

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -111,3 +114,21 @@ def test_misspelt_variables_are_warned_of(
     assert "did you mean REDIS_PASSWORD?" in text
     assert "s3cr3t-XYZ" not in text
     assert "PERSYS_DATA_DIR=/dev/null/x cannot be used (Not a directory)" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_it_still_loads_ends_it_well(number: signal.Signals) -> None:
+    """Who is told to end before anything is served ends with 0, as later, and says nothing."""
+    start = "import sys; from persys_server.main import main; sys.exit(main())"
+    command = (sys.executable, "-X", "importtime", "-c", start, "run", "--insecure")
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.endswith(" structlog.exceptions\n"):
+                break  # and much is still to come
+        process.send_signal(number)
+        rest = process.stderr.read()
+    assert process.returncode == 0
+    assert "serving" not in rest
+    assert "Traceback" not in rest

@@ -112,6 +112,7 @@ def _container(body: wire.ContainerSpec) -> WorkloadSpec:
             for each in body.ports
         ),
         restart_policy=_restart_policy(body.restart_policy.policy),
+        privileged=body.privileged,
         managed_volumes=_volumes(body.managed_volumes),
     )
     return WorkloadSpec(WorkloadType.CONTAINER, resources, container, dict(body.labels))

@@ -169,3 +169,24 @@ async def test_an_orphan_is_adopted_by_an_apply(clock: VirtualClock, tmp_path: P
         assert report.state is AgentState.RUNNING
         assert "orphan" not in report.metadata
         assert (bench.host.made["w1"], bench.host.started["w1"]) == (1, 1)
+
+
+@virtual_time()
+async def test_an_orphan_keeps_its_volumes_when_it_cannot_be_adopted(
+    clock: VirtualClock, tmp_path: Path
+) -> None:
+    """Its instance has them, although no record says so: a failure takes none of them away."""
+    bench = Bench(clock, tmp_path)
+    message = apply_message(volumes=(volume("data"),))
+    async with bench.node() as node:
+        await node.applied(message)
+    (tmp_path / "state.db").unlink()
+    async with bench.node() as node:
+        refused = RuntimeFailedError(FailureCode.INVALID_SPEC, "not on this node any more")
+        bench.host.faults.fail("create", refused)
+        report = await node.applied(message)
+        assert (report.state, report.failure_code) == (AgentState.RUNNING, "INVALID_SPECIFICATION")
+        assert bench.disks.attached == {("data", "w1")}
+        await node.delete()
+        await node.settled()
+        assert bench.disks.attached == set()

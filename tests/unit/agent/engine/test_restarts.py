@@ -5,7 +5,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 
+from persys_agent.state.records import TaskKind
 from persys_core.model.observation import AgentState
 from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
@@ -139,3 +141,28 @@ async def test_a_second_run_survives_a_kill_at_any_write(
         await node.settled()
         await node.look()
         assert bench.host.started["w1"] == (2 if was_accepted else 1)
+
+
+@virtual_time()
+async def test_what_an_older_release_accepted_and_nobody_can_read_fails_visibly(
+    clock: VirtualClock, tmp_path: Path
+) -> None:
+    """The failure stands at the workload, whose last revision runs on, and no listing fails while
+    such a task is open; a new apply puts it right."""
+    bench = Bench(clock, tmp_path).with_options(lambda now: evolve(now, workers=1))
+    async with bench.node() as node:
+        await node.applied(apply_message())
+        queue = node.assembly.works.queue
+        await node.apply(apply_message("slow", image="slow"))  # the others wait for it
+        for name in ("w1", "w2"):
+            await queue.submit(TaskKind.APPLY, name, request='{"id":', revision_id="r2")
+        listed = await node.assembly.works.board.reports()
+        assert [each.workload_id for each in listed] == ["slow", "w1", "w2"]
+        await node.settled()
+        report = await node.report()
+        assert (report.state, report.failure_code) == (AgentState.RUNNING, "CREATE_FAILED")
+        assert "what was kept of it cannot be read" in report.metadata["last_error"]
+        assert all("what was kept of it cannot be read" in each for each in node.errors())
+        report = await node.applied(apply_message(revision="r2"))
+        assert (report.revision_id, report.failure_code) == ("r2", "")
+        assert queue.errors == 0

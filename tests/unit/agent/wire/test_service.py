@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,13 +14,17 @@ from attrs import define
 
 from persys_agent.clock import SystemClock
 from persys_agent.node.serving import Listening, serve
-from persys_agent.testing import InlineState
+from persys_agent.testing import InlineState, MemoryHost
+from persys_core.model.workload import FailureKind
+from persys_core.retry.failure import classify_failure
 from persys_proto.agent.v1 import agent_pb2 as wire
 from persys_proto.aio import agent_service_stub
 from tests.unit.agent.bench import Bench, Node, apply_message
 
 if TYPE_CHECKING:
     from persys_proto.agent.v1.agent_pb2_grpc import AgentServiceAsyncStub
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio]
 
@@ -44,8 +49,9 @@ class Called:
 
 
 @asynccontextmanager
-async def called(folder: Path) -> AsyncIterator[Called]:
+async def called(folder: Path, host: MemoryHost | None = None) -> AsyncIterator[Called]:
     bench = Bench(SystemClock(), folder)
+    bench.host = host or bench.host
     async with bench.node() as node:
         async with (
             serve(node.assembly, bench.backends(), Listening()) as served,
@@ -125,6 +131,33 @@ async def test_a_message_without_a_spec_is_refused(tmp_path: Path) -> None:
         assert answer.message == (
             "invalid request: spec must contain container, compose, or vm specification"
         )
+
+
+@pytest.mark.parametrize(
+    ("memory_mb", "metadata", "told"),
+    [
+        (5, {}, "a memory limit of 5 MB is less than a container can have: ask for 6 or more"),
+        (64, {"persys.agent.pull_policy": "maybe"}, '"maybe" is not one of always, missing, never'),
+        (64, {"persys.agent.health.retries": "many"}, '"many" is not between 0.001 and 1000000'),
+    ],
+)
+async def test_what_can_never_run_is_refused_at_once(
+    tmp_path: Path, memory_mb: int, metadata: dict[str, str], told: str
+) -> None:
+    """It is not taken in, and the code says that no other try can help."""
+    async with called(tmp_path) as it:
+        message = apply_message()
+        message.resources.memory_mb = memory_mb
+        message.metadata.update(metadata)
+        answer = await it.stub.ApplyWorkload(message)
+        assert not answer.applied
+        assert answer.message.startswith("[INVALID_SPECIFICATION] ")
+        assert told in answer.message
+        assert classify_failure("REJECTED", answer.message, NOW).kind is FailureKind.PERMANENT
+        assert not it.node.assembly.works.queue.history.find()
+        message.resources.memory_mb = 6
+        message.metadata.clear()
+        assert (await it.stub.ApplyWorkload(message)).applied
 
 
 async def test_an_older_epoch_is_refused(tmp_path: Path) -> None:
@@ -280,3 +313,20 @@ async def test_a_burst_of_applies_is_taken_in_quickly(tmp_path: Path) -> None:
             answers = await asyncio.gather(*calls)
         assert all(answer.applied for answer in answers)
         assert it.node.assembly.works.queue.depth >= 50
+
+
+async def test_a_draining_node_takes_its_own_orphans(tmp_path: Path) -> None:
+    """What runs here is nothing new, although its record was lost; everything else is."""
+    async with called(tmp_path) as it:
+        await it.applied(apply_message())
+        host = it.bench.host
+    (tmp_path / "state.db").unlink()
+    async with called(tmp_path, host) as it:
+        it.node.assembly.gate.is_draining = True
+        listed = (await it.stub.ListWorkloads(wire.ListWorkloadsRequest())).workloads
+        assert [each.metadata["orphan"] for each in listed] == ["true"]
+        status = await it.applied(apply_message())
+        assert status.actual_state == wire.ACTUAL_STATE_RUNNING
+        assert "orphan" not in status.metadata
+        assert (host.made["w1"], host.started["w1"]) == (1, 1)
+        assert not (await it.stub.ApplyWorkload(apply_message("w2"))).applied

@@ -121,6 +121,7 @@ def _container(spec: WorkloadSpec, body: ContainerSpec) -> wire.ContainerSpec:
         restart_policy=wire.RestartPolicy(policy=body.restart_policy),
         labels=_labels(spec.metadata),
         managed_volumes=_volumes(body.managed_volumes),
+        privileged=body.privileged,
     )
 
 

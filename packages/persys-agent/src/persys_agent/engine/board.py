@@ -19,6 +19,7 @@ from persys_agent.engine.repair import is_at_rest, is_same
 from persys_agent.engine.view import orphan_report, report, state_of, task_report
 from persys_agent.engine.wishes import spec_kept, wish_kept
 from persys_agent.runtimes.port import Instance
+from persys_agent.specs import BadSpecError
 from persys_agent.state.lock import StateError
 from persys_agent.state.records import Sight, Task, TaskKind, TaskState, Workload
 from persys_agent.state.store import AgentState
@@ -95,6 +96,10 @@ class StatusBoard:
         await self.note([(row, seen)])
         told = self._told(_Before(row, task), seen)
         return told if told is not None else await self._unrecorded(workload_id)
+
+    def is_orphan(self, workload_id: WorkloadId) -> bool:
+        """Whether it was last seen here without a record."""
+        return any(name == workload_id for _, name in self.orphans)
 
     def note_orphans(self, look: Look, before: Container[WorkloadId]) -> None:
         """Take in what a look shows of instances without a record; ``before`` are those that had
@@ -197,4 +202,8 @@ def _since(row: Workload) -> datetime:
 
 
 def _kind_of(task: Task) -> WorkloadType | None:
-    return wish_kept(task.request).spec.type if task.kind is TaskKind.APPLY else None
+    """The type that is applied; ``None`` of a delete, and of what cannot be read any more."""
+    try:
+        return wish_kept(task.request).spec.type if task.kind is TaskKind.APPLY else None
+    except BadSpecError:
+        return None

@@ -24,8 +24,10 @@ from persys_agent.engine.failures import (
     cut_off,
     no_runtime,
     silent_runtime,
+    unreadable,
 )
 from persys_agent.engine.inventory import Inventory, Seen, Unanswered
+from persys_agent.engine.port_wait import PortWait
 from persys_agent.engine.repair import Repair, is_completed, is_same
 from persys_agent.engine.rows import Rows
 from persys_agent.engine.volumes import Volumes, missing_from, moved
@@ -69,7 +71,8 @@ class Limits:
 
 
 class Executor:
-    """``may_start``: whether work of this spec may run now (see ``fence``)."""
+    """``may_start``: whether work of this spec may run now (see ``fence``). ``is_busy``: whether
+    a task of a workload is open."""
 
     def __init__(
         self,
@@ -78,7 +81,9 @@ class Executor:
         inventory: Inventory,
         clock: Clock,
         limits: Limits,
+        *,
         may_start: Callable[[WorkloadSpec], bool] = lambda _: True,
+        is_busy: Callable[[WorkloadId], bool] = lambda _: False,
     ) -> None:
         self._state = state
         self._rows = Rows(state, clock)
@@ -87,6 +92,7 @@ class Executor:
         self._limits = limits
         self._may_start = may_start
         self._volumes = Volumes(backends)
+        self._ports = PortWait(self._rows, clock, is_busy)
 
     @property
     def promised(self) -> Resources:
@@ -103,12 +109,15 @@ class Executor:
             else:
                 await self._delete(task.workload_id, task.delete_volumes)
         except BadSpecError as error:
-            return f"failed to {verb} workload {task.workload_id}: {error}"
+            return await self._failed(task, verb, unreadable(task.workload_id, str(error)))
         except OperationError as error:
-            await self._rows.fail(task.workload_id, verb, error)
-            text = scrubbed(str(error), self._rows.secrets(task.workload_id))
-            return f"failed to {verb} workload {task.workload_id}: {text}"
+            return await self._failed(task, verb, error)
         return ""
+
+    async def _failed(self, task: Task, verb: str, error: OperationError) -> str:
+        await self._rows.fail(task.workload_id, verb, error)
+        text = scrubbed(str(error), self._rows.secrets(task.workload_id))
+        return f"failed to {verb} workload {task.workload_id}: {text}"
 
     async def repair(self, workload_id: WorkloadId, repair: Repair) -> bool:
         """Bring a workload back to what it should be; false where that failed."""
@@ -245,7 +254,7 @@ class Executor:
         creation: Creation | None,
     ) -> None:
         """Take back what this operation made. Where the runtime is silent, its volumes stay."""
-        if creation is Creation.ADOPTED:
+        if creation is Creation.ADOPTED or (creation is None and await self._may_be_there(row)):
             return
         if creation is not None:
             try:
@@ -254,6 +263,12 @@ class Executor:
                 return
         await self._volumes.undo(row.id, volumes, row.attached)
         await self._rows.change(row.id, lambda now: evolve(now, attached=row.attached))
+
+    async def _may_be_there(self, row: Workload) -> bool:
+        """Whether an instance of this very revision may have its volumes: one whose record was
+        lost, or one that a silent runtime was told to make."""
+        seen = await self._inventory.see(row.type, row.id)
+        return isinstance(seen, Unanswered) or (seen is not None and is_same(row, seen))
 
     async def _detach_unused(
         self,
@@ -342,7 +357,10 @@ class Executor:
         if not self._may_start(spec):
             raise cut_off(workload_id)
         step = Step("START_FAILED", "Failed to start workload", _START)
-        await asked(step, workload_id, self._runtime(workload_id, kind).start(workload_id))
+        runtime = self._runtime(workload_id, kind)
+        await self._ports.out(
+            workload_id, lambda: asked(step, workload_id, runtime.start(workload_id))
+        )
         row = self._rows.get(workload_id)
         if row is not None and row.has_ended:
             await self._rows.change(workload_id, lambda now: evolve(now, has_ended=False))

@@ -13,7 +13,12 @@ from typing import TypeVar
 
 from attrs import frozen
 
-from persys_agent.runtimes.port import FailureCode, RuntimeFailedError, RuntimeUnavailableError
+from persys_agent.runtimes.port import (
+    FailureCode,
+    PortTakenError,
+    RuntimeFailedError,
+    RuntimeUnavailableError,
+)
 from persys_agent.state.records import Condition
 from persys_core.model.errors import PersysError
 from persys_core.model.ids import WorkloadId
@@ -29,6 +34,7 @@ __all__ = [
     "failed_in_runtime",
     "no_runtime",
     "silent_runtime",
+    "unreadable",
 ]
 
 T = TypeVar("T")
@@ -40,7 +46,8 @@ _FINAL = frozenset(
 
 
 class OperationError(PersysError):
-    """``code`` is what went wrong (``CREATE_FAILED``), ``reason`` why (``IMAGE_PULL_FAILED``)."""
+    """``code`` is what went wrong (``CREATE_FAILED``), ``reason`` why (``IMAGE_PULL_FAILED``);
+    ``holder`` who has the port that is taken (see ``PortTakenError``)."""
 
     def __init__(
         self,
@@ -51,11 +58,14 @@ class OperationError(PersysError):
         cause: str = "",
         reason: str = "",
         retryable: bool = True,
+        taken: PortTakenError | None = None,
     ) -> None:
         tail = f": {cause}" if cause else ""
         super().__init__(f"[{code}] {message} (workload: {workload_id}){tail}")
         self.reason = reason or code
         self.retryable = retryable
+        self.is_port_taken = taken is not None
+        self.holder = taken.holder if taken is not None else None
 
     def condition(self, operation: str, now: datetime, secrets: Iterable[str]) -> Condition:
         """The condition that it leaves, without the workload's secrets."""
@@ -98,6 +108,7 @@ def failed_in_runtime(
             cause=str(error),
             reason=error.code,
             retryable=error.code not in _FINAL,
+            taken=error if isinstance(error, PortTakenError) else None,
         )
     return silent_runtime(workload_id, str(error))
 
@@ -123,3 +134,11 @@ def cut_off(workload_id: WorkloadId) -> OperationError:
 def no_runtime(workload_id: WorkloadId, kind: WorkloadType) -> OperationError:
     """This node has no runtime of that type, or it is switched off."""
     return OperationError(UNAVAILABLE, f"runtime not available for type: {kind}", workload_id)
+
+
+def unreadable(workload_id: WorkloadId, cause: str) -> OperationError:
+    """What an earlier release accepted makes no sense to this one. It need not be the spec's fault:
+    sent anew it is read anew, and refused at once where it is."""
+    return OperationError(
+        "CREATE_FAILED", "Failed to read what was accepted", workload_id, cause=cause
+    )

@@ -125,7 +125,7 @@ def assemble(
         detector=detector,
         collector=collector,
     )
-    gate = Gate(state)
+    gate = Gate(state, backends.checks)
     loops, membership = Loops(clock), Membership()
     health = HealthView(
         options.version,
@@ -169,7 +169,15 @@ def _works(
 ) -> Works:
     inventory = Inventory(backends, options.runtime_deadline, detector.hear)
     limits = Limits(lambda: _capacity(options, detector)[0], options.reserved, options.stop_grace)
-    executor = Executor(state, backends, inventory, clock, limits, fence.may_start)
+    executor = Executor(
+        state,
+        backends,
+        inventory,
+        clock,
+        limits,
+        may_start=fence.may_start,
+        is_busy=lambda workload_id: queue.open_task(workload_id) is not None,
+    )
     queue = TaskQueue(
         state,
         executor.carry_out,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from persys_agent.runtimes.compose.runtime import ComposeRuntime
 from persys_agent.runtimes.compose.settings import ComposeSettings
+from persys_agent.runtimes.docker.checks import check_container
 from persys_agent.runtimes.docker.runtime import DockerRuntime
 from persys_agent.runtimes.docker.settings import DockerSettings
 from persys_agent.runtimes.factory import Built, RuntimeBuilder
@@ -28,7 +29,7 @@ _LIBVIRT_IMAGES = Path("/var/lib/libvirt/images")
 
 def _docker(settings: NodeSettings, owner: Owner) -> Built:
     runtime = DockerRuntime(settings.docker_endpoint, owner, _docker_settings(settings))
-    return Built(runtime, runtime)
+    return Built(runtime, runtime, check_container)
 
 
 def _docker_settings(settings: NodeSettings) -> DockerSettings:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from attrs import frozen
 
 from persys_agent.commands import HostCommands
-from persys_agent.engine.backends import Backends
+from persys_agent.engine.backends import Backends, SpecCheck
 from persys_agent.runtimes.port import Interactive, Owner, Runtime
 from persys_agent.settings import NodeSettings
 from persys_agent.storage.drivers import storage_drivers
@@ -35,10 +35,12 @@ class RuntimeChoice(StrEnum):
 
 @frozen
 class Built:
-    """A runtime; ``interactive`` is the same object where it also gives logs, usage and exec."""
+    """A runtime; ``interactive`` is the same object where it also gives logs, usage and exec.
+    ``check`` says which specs it can never run."""
 
     runtime: Runtime
     interactive: Interactive | None = None
+    check: SpecCheck | None = None
 
 
 RuntimeBuilder: TypeAlias = Callable[[NodeSettings, Owner], Built]
@@ -93,4 +95,5 @@ def _joined(built: Mapping[WorkloadType, Built], drivers: Mapping[str, StorageDr
             kind: each.interactive for kind, each in built.items() if each.interactive is not None
         },
         drivers=drivers,
+        checks={kind: each.check for kind, each in built.items() if each.check is not None},
     )

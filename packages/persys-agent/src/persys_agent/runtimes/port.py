@@ -47,6 +47,7 @@ __all__ = [
     "LogLine",
     "Order",
     "Owner",
+    "PortTakenError",
     "Runtime",
     "RuntimeFailedError",
     "RuntimeUnavailableError",
@@ -76,6 +77,15 @@ class RuntimeFailedError(PersysError):
     def __init__(self, code: FailureCode, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+class PortTakenError(RuntimeFailedError):
+    """A host port is somebody else's. ``holder``: the workload of this node that has it; empty
+    where it is not this node's; ``None`` where nobody is found that has it."""
+
+    def __init__(self, message: str, holder: WorkloadId | None) -> None:
+        super().__init__(FailureCode.PORT_CONFLICT, message)
+        self.holder = holder
 
 
 class RuntimeUnavailableError(PersysError):
@@ -113,6 +123,10 @@ class Order:
     spec_hash: str
     spec: WorkloadSpec
     volumes: tuple[AttachedVolume, ...] = ()
+
+    def is_of(self, revision_id: RevisionId, spec_hash: str) -> bool:
+        """Whether what bears these marks was made of the same."""
+        return (revision_id, spec_hash) == (self.revision_id, self.spec_hash)
 
 
 class Creation(StrEnum):

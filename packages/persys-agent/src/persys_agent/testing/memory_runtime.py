@@ -25,6 +25,7 @@ from persys_agent.runtimes.port import (
     LogLine,
     Order,
     Owner,
+    PortTakenError,
     RuntimeFailedError,
     RuntimeUnavailableError,
 )
@@ -54,13 +55,14 @@ class MemoryHost:
     """What is on the machine: one instance per kind and workload id, whosever it is.
 
     ``is_up`` false: nobody answers. ``faults`` breaks single calls. ``made`` and ``started`` count
-    what really happened, not what was asked for.
+    what really happened, not what was asked for. ``foreign_ports`` are other programs'.
     """
 
     clock: Clock
     is_up: bool = True
     made: Counter[WorkloadId] = field(factory=Counter)
     started: Counter[WorkloadId] = field(factory=Counter)
+    foreign_ports: set[int] = field(factory=set)
     faults: Faults = field(init=False)
     _kept: dict[tuple[WorkloadType, WorkloadId], _Kept] = field(factory=dict)
 
@@ -120,7 +122,8 @@ class MemoryRuntime:
                 FailureCode.NAME_CONFLICT,
                 f'container name "{order.workload_id}" is already in use',
             )
-        if kept is not None and _same(kept.instance, order):
+        shown = kept.instance if kept is not None else None
+        if shown is not None and order.is_of(shown.revision_id, shown.spec_hash):
             return Creation.ADOPTED
         await self._pull(order)
         self._host.made[order.workload_id] += 1
@@ -149,6 +152,7 @@ class MemoryRuntime:
             raise RuntimeFailedError(FailureCode.RUNTIME_ERROR, "it will not start")
         if kept.instance.state is AgentState.RUNNING:
             return
+        self._bind_ports(kept)
         self._host.started[workload_id] += 1
         kept.instance = evolve(
             kept.instance,
@@ -234,6 +238,17 @@ class MemoryRuntime:
         finally:
             self._host.faults.journal.append(("execute_ended", workload_id))
 
+    def _bind_ports(self, wanted: _Kept) -> None:
+        for port in _ports(wanted.order):
+            if port in self._host.foreign_ports:
+                raise PortTakenError(f"host port {port} is taken by another program", None)
+            for other in self._host._kept.values():
+                is_bound = other.instance.state is AgentState.RUNNING and other is not wanted
+                if is_bound and port in _ports(other.order):
+                    name = other.order.workload_id
+                    holder = name if other.owner == self._owner else ""
+                    raise PortTakenError(f"host port {port} is taken by {name}", holder)
+
     async def _pull(self, order: Order) -> None:
         image = _image(order)
         if "slow" in image:
@@ -253,13 +268,15 @@ class MemoryRuntime:
         return kept if kept is not None and kept.owner == self._owner else None
 
 
-def _same(instance: Instance, order: Order) -> bool:
-    return (instance.revision_id, instance.spec_hash) == (order.revision_id, order.spec_hash)
-
-
 def _image(order: Order) -> str:
     body = order.spec.body
     return body.image if isinstance(body, ContainerSpec) else ""
+
+
+def _ports(order: Order) -> frozenset[int]:
+    body = order.spec.body
+    ports = body.ports if isinstance(body, ContainerSpec) else ()
+    return frozenset(each.host_port for each in ports if each.host_port)
 
 
 def _ended(instance: Instance, code: int, clock: Clock) -> Instance:

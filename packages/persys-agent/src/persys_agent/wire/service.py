@@ -64,7 +64,9 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
             wish = wish_from(request)
         except BadSpecError as error:
             return wire.ApplyWorkloadResponse(message=str(error))
-        if refusal := self._gate.refuse_new(request.id):
+        unfit = self._gate.refuse_unfit(request.id, wish.spec)
+        is_orphan = self._works.board.is_orphan(request.id)
+        if refusal := unfit or self._gate.refuse_new(request.id, is_orphan=is_orphan):
             return wire.ApplyWorkloadResponse(message=refusal)
         try:
             task = await self._works.queue.submit(

@@ -19,7 +19,7 @@ from persys_core.model.observation import AgentReport, AgentState
 from persys_core.model.remarks import is_worth_a_write
 from persys_core.model.states import WorkloadStatus
 from persys_core.model.workload import StatusRecord
-from persys_core.reconcile.observe import will_be_started
+from persys_core.reconcile.observe import is_unrecorded, will_be_started
 
 __all__ = ["Listing"]
 
@@ -105,6 +105,7 @@ class Listing:
             and (ended or record.reason is None)
             and report.state in _AS_RECORDED.get(record.status, ())
             and report.revision_id in (workload.value.revision_id, "")
+            and not is_unrecorded(report)
         )
 
     def _take_absent(

@@ -136,6 +136,7 @@ class Reconciler:
             Action.INQUIRE: agents.inquire,
             Action.CONFIRM_DELETE: agents.inquire,
             Action.APPLY_RUNNING: agents.start,
+            Action.TELL_AGAIN: agents.tell_again,
             Action.APPLY_STOPPED: agents.stop,
             Action.DELETE: agents.delete,
         }

@@ -113,8 +113,20 @@ class AgentSteps:
             return AGAIN
         return await self.send_apply(case, desired)
 
-    async def send_apply(self, case: Case, desired: DesiredState) -> Next:
-        """Make the apply call that a commit announced."""
+    async def tell_again(self, case: Case) -> Next:
+        """Send what runs as wished, so that an agent that lost its state knows of it. It goes on
+        running whatever comes of that, so nothing of it counts as a failure."""
+        blocked = self._blocked(case)
+        if blocked is not None:
+            return blocked
+        if not await self._announce(case, IntentAction.APPLY_RUNNING, runs=True):
+            return AGAIN
+        outcome = await self._sent(case, DesiredState.RUNNING)
+        if isinstance(outcome, Accepted):
+            return self._term.config.timing.poll_interval
+        return await self._not_taken(case, outcome)
+
+    async def _sent(self, case: Case, desired: DesiredState) -> Accepted | Refused | Unreachable:
         assert case.node is not None, "this is a bug: only an assigned workload is sent"
         request = ApplyRequest(
             case.workload.id,
@@ -123,7 +135,11 @@ class AgentSteps:
             spec_with_disks(case.workload, Outcome(self._term.view)),
             self._term.epoch(case.node_id),
         )
-        outcome = await self._term.calls.apply(case.node, request)
+        return await self._term.calls.apply(case.node, request)
+
+    async def send_apply(self, case: Case, desired: DesiredState) -> Next:
+        """Make the apply call that a commit announced."""
+        outcome = await self._sent(case, desired)
         now = self._term.now()
         match outcome:
             case Accepted():
@@ -166,12 +182,13 @@ class AgentSteps:
                 return await self._not_taken(case, outcome)
 
     async def _not_taken(self, case: Case, outcome: Refused | Unreachable) -> Next:
-        """A stop or a delete was not taken; what is not answered may still arrive."""
+        """What is no failure of the workload was not taken; unanswered, it may still arrive."""
         if isinstance(outcome, Unreachable):
             await self._records.unanswered(case.workload.id)
         return self._blocked(case) or REFUSED_AGAIN_AFTER
 
-    async def _announce(self, case: Case, action: IntentAction) -> bool:
+    async def _announce(self, case: Case, action: IntentAction, *, runs: bool = False) -> bool:
+        """Commit the intent of a call; one about what ``runs`` leaves its status as it is."""
         # The call ends the run that may have made the budget new, so that is noted with it.
         retry = effective(
             case.status.retry, case.status.settled_since, self._term.config.retry, case.now
@@ -183,6 +200,9 @@ class AgentSteps:
             self._term.config.reapply,
             local_data=has_local_data(case.workload.spec),
         )
+        if runs:
+            before = case.status
+            announced = evolve(announced, status=before.status, settled_since=before.settled_since)
         return await self._term.commit(case.transaction(announced))
 
     def _blocked(self, case: Case) -> timedelta | None:

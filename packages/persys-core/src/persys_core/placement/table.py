@@ -6,8 +6,10 @@ Decided here: what *free* and *headroom* are.
   is negative on a node found above its capacity.
 * headroom = max(0, free) / allocatable, for cpu and memory. While a report of the node's use is
   known, free is there the smaller of the ledger's and ``capacity - used - in flight``: what is
-  in use includes the host's share, so the reserve is not subtracted again (P01). A node that
-  has none of a resource has no headroom of it.
+  in use includes the host's share, so the reserve is not subtracted again (P01). Use counts in
+  whole sixteenths of the capacity: a measurement is never twice the same, and nodes that are alike
+  must not change places from one heartbeat to the next. A node that has none of a resource has
+  no headroom of it.
 
 Which node is feasible or better is not decided here.
 """
@@ -29,6 +31,10 @@ from persys_core.placement.columns import Column, Scalar
 from persys_core.placement.demand import PoolMap, pool_map_of
 
 __all__ = ["Amounts", "CreditedAmounts", "NodeTable", "Numbers", "stable_hash"]
+
+
+_USE_STEPS = 16
+"""Measured use is told apart in so many steps."""
 
 
 def stable_hash(text: str) -> int:
@@ -62,8 +68,9 @@ class Numbers:
         return free / total if free > 0 else 0.0
 
     def _reported_free(self, used: Mapping[str, int], dimension: str) -> int:
-        in_use = used.get(dimension, 0) + self.in_flight.get(dimension, 0)
-        return self.node.capacity.get(dimension) - in_use
+        capacity = self.node.capacity.get(dimension)
+        in_use = used.get(dimension, 0) * _USE_STEPS // capacity * capacity // _USE_STEPS
+        return capacity - in_use - self.in_flight.get(dimension, 0)
 
 
 class Amounts(Protocol):

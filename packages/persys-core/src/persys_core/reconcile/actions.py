@@ -53,6 +53,8 @@ class Action(StrEnum):
     """Ask the agent before anything is sent: the last word is too old or a mere hint."""
     APPLY_RUNNING = "ReapplyRunning"
     """Send it, to run."""
+    TELL_AGAIN = "TellAgain"
+    """It runs as wished, and its agent lost its record of it: send it, so that it is kept so."""
     APPLY_STOPPED = "ApplyStopped"
     """Send it, to stop."""
     RECORD_FAILURE = "RecordFailure"

@@ -101,6 +101,11 @@ def _may_outgrow(s: Situation) -> bool:
     return s.charge is Charge.SHORT and _AT_REST(s) and not s.pinned and not may_not_show_yet
 
 
+def _unrecorded(s: Situation) -> bool:
+    may_be_sent = s.charge is Charge.CHARGED and s.retry_due and s.reapply_due and not s.old_copy
+    return s.unrecorded and s.recorded and _RUNS_AS_WISHED(s) and may_be_sent
+
+
 def _ended_well(s: Situation) -> bool:
     return s.observed is ObservedState.COMPLETED and s.revision_matches
 
@@ -219,6 +224,18 @@ RUN_RULES: tuple[Rule, ...] = (
         _task,
         Action.AWAIT_TASK,
         "lists hide tasks in flight; while one runs, wait (decisions §2.3)",
+    ),
+    Rule(
+        "run-unrecorded-look",
+        lambda s: _unrecorded(s) and not s.confirmed,
+        Action.INQUIRE,
+        "its agent seems to have lost its record of it; has it?",
+    ),
+    Rule(
+        "run-unrecorded",
+        _unrecorded,
+        Action.TELL_AGAIN,
+        "its agent lost its state, and takes over what runs once it is told what that is",
     ),
     Rule(
         "run-settled",

@@ -33,6 +33,7 @@ from persys_core.retry.texts import presentable
 
 __all__ = [
     "Sighting",
+    "is_unrecorded",
     "missing",
     "observe_report",
     "says_gone",
@@ -51,6 +52,7 @@ class Sighting:
     agent was not told to stop it, and nothing but that agent or we will start it again, so how
     often is for us to say. Containers have a restart policy for that. ``will_start``: it is to
     rest and does, but its agent still means to run it: it starts at that agent's next look.
+    ``unrecorded``: it runs, and its agent, which lost its state, knows no more of it than that.
     """
 
     state: ObservedState
@@ -60,6 +62,7 @@ class Sighting:
     message: str = ""
     ended: bool = False
     will_start: bool = False
+    unrecorded: bool = False
 
     @property
     def has_revision(self) -> bool:
@@ -114,7 +117,7 @@ def observe_report(
     if state is not ObservedState.FAILED:
         seen = _sighting(report, state, secrets)
         ended = _ended_by_itself(report, state, workload)
-        return evolve(seen, ended=ended, will_start=will_start)
+        return evolve(seen, ended=ended, will_start=will_start, unrecorded=is_unrecorded(report))
     cause = presentable(_cause(report, secrets), secrets)
     return Sighting(
         state,
@@ -135,6 +138,11 @@ def will_be_started(report: AgentReport, workload: Workload) -> bool:
         return False
     rests = report.state in (AgentState.STOPPED, AgentState.FAILED, AgentState.UNKNOWN)
     return rests and report.desired_state is DesiredState.RUNNING
+
+
+def is_unrecorded(report: AgentReport) -> bool:
+    """Whether it runs without a record of its agent's: marked as that agent's own, and no more."""
+    return report.state is AgentState.RUNNING and report.metadata.get("orphan") == "true"
 
 
 def _sighting(

@@ -112,6 +112,8 @@ class Situation:
     """It stopped by itself before it had run for long, or did not come to run in its time."""
     will_start: bool = False
     """It is to rest and does, but its agent means to start it."""
+    unrecorded: bool = False
+    """Its agent lost its record of what runs there, and was not told again lately."""
 
 
 @frozen
@@ -232,6 +234,7 @@ def assess(known: Known, around: Circumstances) -> Situation:
         delete_sent=_delete_sent(status, now, timing),
         poll_due=intent is not None and now - _asked_at(intent, seen) >= timing.poll_interval,
         will_start=seen is not None and seen.sighting.will_start,
+        unrecorded=seen is not None and seen.sighting.unrecorded and (last_sent is None or overdue),
         ended_early=_ended_early(seen, status, now - around.stable_after, overdue=overdue),
     )
 

@@ -56,6 +56,7 @@ from persys_agent.runtimes.docker.labels import (
     checked_id,
 )
 from persys_agent.runtimes.docker.log_lines import LastWordsReader, last_words
+from persys_agent.runtimes.docker.ports import with_holder
 from persys_agent.runtimes.docker.restarts import RestartWatch
 from persys_agent.runtimes.docker.states import instance, secrets
 from persys_agent.runtimes.docker.usage import ContainerUse, UsageMeter, total_usage
@@ -289,9 +290,9 @@ class ComposeRuntime:
             )
         try:
             await self._compose.run(folder, name, words, timeout, hidden)
-        except RuntimeFailedError:
+        except RuntimeFailedError as error:
             await self._engine.version()
-            raise
+            raise await with_holder(self._engine, self._owner, error) from error
 
     async def _halt(
         self, workload_id: WorkloadId, shown: Sequence[Document], grace: timedelta

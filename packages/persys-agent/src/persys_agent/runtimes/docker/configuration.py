@@ -24,14 +24,28 @@ from persys_agent.runtimes.port import (
     Owner,
     RuntimeFailedError,
 )
-from persys_core.model.resources import CPU, MEMORY
+from persys_core.model.resources import CPU, MEMORY, Resources
 from persys_core.model.spec import ContainerSpec, PortMapping, VolumeMount
 
-__all__ = ["HEALTH", "KIND", "KeptVolume", "configuration", "container_body", "kept_volumes"]
+__all__ = [
+    "HEALTH",
+    "KIND",
+    "LEAST_MEMORY_MB",
+    "KeptVolume",
+    "configuration",
+    "container_body",
+    "environment",
+    "health_check",
+    "kept_volumes",
+    "memory_limit",
+    "port_bindings",
+]
 
 KIND = "docker"
 """The value of the label that says which runtime a container is of."""
 HEALTH = "persys.agent.health."
+LEAST_MEMORY_MB = 6
+"""The Engine takes no lower limit."""
 _COMPOSE_LABELS = "com.docker.compose."
 _NANOS_PER_MILLICORE = 1_000_000
 _BYTES_PER_MB = 1024 * 1024
@@ -79,14 +93,14 @@ def configuration(
     }
     config: dict[str, object] = {
         "Image": body.image,
-        "Env": _environment(body.env),
+        "Env": environment(body.env),
         "Labels": labels | work_labels(owner, order, KIND),
         "ExposedPorts": {_port_key(each): {} for each in body.ports},
         "HostConfig": _host_config(order, body, settings, kept),
     }
     if body.command:
         config["Cmd"] = list(body.command)
-    if check := _health_check(order.spec.metadata):
+    if check := health_check(order.spec.metadata):
         config["Healthcheck"] = check
     return config
 
@@ -96,20 +110,32 @@ def _host_config(
 ) -> Document:
     if body.privileged and not settings.allow_privileged:
         raise _invalid("privileged containers are not allowed on this node")
-    amounts = order.spec.resources.amounts
-    memory = amounts.get(MEMORY, 0) * _BYTES_PER_MB
+    resources = order.spec.resources
+    memory = memory_limit(resources)
     return {
-        "NanoCpus": amounts.get(CPU, 0) * _NANOS_PER_MILLICORE,
+        "NanoCpus": resources.amounts.get(CPU, 0) * _NANOS_PER_MILLICORE,
         "Memory": memory,
         "MemorySwap": memory,
         "Privileged": body.privileged,
         "RestartPolicy": {"Name": str(body.restart_policy)},
-        "PortBindings": _port_bindings(body.ports, settings.publish_address),
+        "PortBindings": port_bindings(body.ports, settings.publish_address),
         "Mounts": _mounts(order, body, kept),
     }
 
 
-def _environment(env: Mapping[str, str]) -> list[str]:
+def memory_limit(resources: Resources) -> int:
+    """In bytes; 0 is none. Raises ``RuntimeFailedError`` for less than the Engine takes."""
+    wanted = resources.amounts.get(MEMORY, 0)
+    if 0 < wanted < LEAST_MEMORY_MB:
+        raise _invalid(
+            f"a memory limit of {wanted} MB is less than a container can have:"
+            f" ask for {LEAST_MEMORY_MB} or more, or for none"
+        )
+    return wanted * _BYTES_PER_MB
+
+
+def environment(env: Mapping[str, str]) -> list[str]:
+    """As the Engine has it. Raises ``RuntimeFailedError``."""
     for name in env:
         if not name or "=" in name or "\0" in name:
             raise _invalid(f"{name!r} is no name of an environment variable")
@@ -125,8 +151,9 @@ def _port_key(port: PortMapping) -> str:
     return f"{port.container_port}/{protocol}"
 
 
-def _port_bindings(ports: Iterable[PortMapping], address: str) -> Document:
-    """Several host ports for one container port are all bound (defect 29)."""
+def port_bindings(ports: Iterable[PortMapping], address: str = "") -> Document:
+    """Several host ports for one container port are all bound (defect 29). Raises
+    ``RuntimeFailedError``."""
     bindings: defaultdict[str, list[Document]] = defaultdict(list)
     for each in ports:
         if not 0 <= each.host_port <= _LAST_PORT:
@@ -179,8 +206,11 @@ def _absolute(path: str) -> str:
     return normpath(path)
 
 
-def _health_check(metadata: Mapping[str, str]) -> Document:
-    """The check that the metadata describes; without a command that of the image, timed so."""
+def health_check(metadata: Mapping[str, str]) -> Document:
+    """The check that the metadata describes; without a command that of the image, timed so.
+
+    Raises ``RuntimeFailedError``.
+    """
     check: dict[str, object] = {}
     if command := metadata.get(f"{HEALTH}command", ""):
         check["Test"] = ["CMD-SHELL", command]

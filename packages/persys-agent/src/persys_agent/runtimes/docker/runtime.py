@@ -22,10 +22,10 @@ from persys_agent.runtimes.docker.configuration import (
     container_body,
     kept_volumes,
 )
-from persys_agent.runtimes.docker.documents import Document, flag, items, number, text, texts
+from persys_agent.runtimes.docker.documents import Document, flag, text, texts
 from persys_agent.runtimes.docker.engine import NOT_FOUND, Engine, EngineError
 from persys_agent.runtimes.docker.execution import Target, run_inside, target_of
-from persys_agent.runtimes.docker.failures import create_failure, start_failure, taken_port
+from persys_agent.runtimes.docker.failures import create_failure, start_failure
 from persys_agent.runtimes.docker.images import provide_image, pull_policy
 from persys_agent.runtimes.docker.labels import (
     MANAGED,
@@ -41,6 +41,7 @@ from persys_agent.runtimes.docker.labels import (
 )
 from persys_agent.runtimes.docker.log_lines import LastWordsReader, container_lines, last_words
 from persys_agent.runtimes.docker.names import container_name
+from persys_agent.runtimes.docker.ports import with_holder
 from persys_agent.runtimes.docker.restarts import RestartWatch
 from persys_agent.runtimes.docker.settings import DockerSettings
 from persys_agent.runtimes.docker.states import instance, secrets
@@ -257,7 +258,7 @@ class DockerRuntime:
         is_marked = NODE in labels
         revision, spec_hash = labels.get(REVISION, ""), labels.get(SPEC_HASH, "")
         if is_marked:
-            return (revision, spec_hash) == (order.revision_id, order.spec_hash)
+            return order.is_of(revision, spec_hash)
         return revision in {"", order.revision_id}
 
     async def _ours(self, workload_id: WorkloadId) -> Document | None:
@@ -315,33 +316,13 @@ class DockerRuntime:
             raise RuntimeFailedError(code, f"cannot be created: {error}") from error
 
     async def _start_error(self, shown: Document, error: EngineError) -> RuntimeFailedError:
-        code = start_failure(error)
         message = scrubbed(str(error), secrets(shown))
-        if code is FailureCode.PORT_CONFLICT:
-            port = taken_port(message)
-            holder = await self._holder(port)
-            return RuntimeFailedError(
-                code, f"host port {port} is taken by {holder}: choose another port, or 0 for any"
-            )
-        return RuntimeFailedError(code, f"cannot be started: {message}")
-
-    async def _holder(self, port: int) -> str:
-        for each in await self._engine.containers({}, running=True):
-            if port in {number(bound, "PublicPort") for bound in items(each, "Ports")}:
-                labels = texts(each, "Labels")
-                owner = f', node "{labels[NODE]}"' if NODE in labels else ""
-                return f'container "{_name(each)}"{owner}'
-        return "another program on this host"
+        failed = RuntimeFailedError(start_failure(error), f"cannot be started: {message}")
+        return await with_holder(self._engine, self._owner, failed)
 
 
 def _labels(shown: Document) -> Mapping[str, str]:
     return texts(shown, "Config", "Labels")
-
-
-def _name(summary: Document) -> str:
-    names = summary.get("Names")
-    first = names[0] if isinstance(names, list) and names else ""
-    return str(first).removeprefix("/")
 
 
 def _absent(workload_id: WorkloadId) -> RuntimeFailedError:

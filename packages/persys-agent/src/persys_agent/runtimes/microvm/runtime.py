@@ -19,7 +19,7 @@ from attrs import define, evolve, field
 
 from persys_agent.runtimes.machine.alone import OneAtATime
 from persys_agent.runtimes.machine.console import console_lines, limit_console
-from persys_agent.runtimes.machine.refusal import Refusal
+from persys_agent.runtimes.machine.refusal import RefusesCommands
 from persys_agent.runtimes.machine.usage import Counters, UsageMeter
 from persys_agent.runtimes.microvm.api import Action, FirecrackerApi, GuestState
 from persys_agent.runtimes.microvm.builder import build_machine, launch
@@ -37,8 +37,6 @@ from persys_agent.runtimes.microvm.settings import MicroVmSettings
 from persys_agent.runtimes.port import (
     Capability,
     Creation,
-    ExecExit,
-    ExecOutput,
     FailureCode,
     Instance,
     LogLine,
@@ -57,11 +55,10 @@ _SOURCE = "firecracker.proc"
 _MAX_SOCKET_PATH = 107
 _KILL_SECONDS = 5.0
 _VERSION_SECONDS = 5.0
-_NO_EXECUTE = "a microVM runs no commands for us: log in over its network, or read its logs"
 
 
 @define(eq=False)
-class FirecrackerRuntime:
+class FirecrackerRuntime(RefusesCommands):
     """The microVMs of ``owner`` on this host. ``kvm`` is the device that Firecracker needs."""
 
     owner: Owner
@@ -148,17 +145,6 @@ class FirecrackerRuntime:
         async for line in console_lines(path, tail=tail, follow=follow, is_running=is_running):
             yield line
 
-    def execute(
-        self,
-        workload_id: WorkloadId,
-        command: Sequence[str],
-        input: AsyncIterator[bytes],
-        *,
-        tty: bool = False,
-    ) -> AsyncIterator[ExecOutput | ExecExit]:
-        """Refused: Firecracker has no way into a guest."""
-        return Refusal(_NO_EXECUTE)
-
     async def aclose(self) -> None:
         """As the port says."""
         await self._alone.aclose()
@@ -167,7 +153,7 @@ class FirecrackerRuntime:
         name = order.workload_id
         folder, record = await self._found(name, is_conflict=True)
         is_there = record is not None and record.is_complete
-        if is_there and record is not None and _is_same(record, order):
+        if record is not None and is_there and order.is_of(record.revision_id, record.spec_hash):
             return Creation.ADOPTED
         plan = await asyncio.to_thread(plan_machine, order, folder, self.settings)
         if record is not None:
@@ -304,10 +290,6 @@ class FirecrackerRuntime:
         if process.returncode or not lines:
             raise RuntimeUnavailableError("firecracker --version failed")
         return lines[0]
-
-
-def _is_same(record: Record, order: Order) -> bool:
-    return (record.revision_id, record.spec_hash) == (order.revision_id, order.spec_hash)
 
 
 def _conflict(name: WorkloadId) -> RuntimeFailedError:

@@ -17,13 +17,11 @@ from attrs import define, evolve, field
 from persys_agent.runtimes.machine.alone import OneAtATime
 from persys_agent.runtimes.machine.console import console_lines, limit_console
 from persys_agent.runtimes.machine.images import storage_failure
-from persys_agent.runtimes.machine.refusal import Refusal
+from persys_agent.runtimes.machine.refusal import RefusesCommands
 from persys_agent.runtimes.machine.usage import UsageMeter
 from persys_agent.runtimes.port import (
     Capability,
     Creation,
-    ExecExit,
-    ExecOutput,
     FailureCode,
     Instance,
     LogLine,
@@ -39,7 +37,6 @@ from persys_agent.runtimes.vm.builder import Build, build_domain, plan_build, re
 from persys_agent.runtimes.vm.folders import WorkloadFolder, folder_of
 from persys_agent.runtimes.vm.host import Host, host_of
 from persys_agent.runtimes.vm.link import LibvirtLink, LibvirtRefusedError
-from persys_agent.runtimes.vm.ownership import Mark
 from persys_agent.runtimes.vm.settings import Accelerator, VmSettings
 from persys_agent.runtimes.vm.usage import SOURCE
 from persys_core.model.ids import WorkloadId, is_valid_id
@@ -54,11 +51,10 @@ _POLL_SECONDS = 0.5
 _ASK_AGAIN_SECONDS = 10.0
 _INVALID_SPEC_CODES = frozenset({8, 27, 35, 43, 67})
 """INVALID_ARG, XML_ERROR, XML_DETAIL, NO_NETWORK, CONFIG_UNSUPPORTED."""
-_NO_EXECUTE = "a virtual machine runs no commands for us: log in over its network, or read its logs"
 
 
 @define(eq=False)
-class LibvirtRuntime:
+class LibvirtRuntime(RefusesCommands):
     """The libvirt of this host, reached at ``uri``, with the machines of ``owner`` on it."""
 
     uri: str
@@ -172,17 +168,6 @@ class LibvirtRuntime:
             text = f"the agent may not read {path}"
             raise RuntimeFailedError(FailureCode.RUNTIME_ERROR, text) from error
 
-    def execute(
-        self,
-        workload_id: WorkloadId,
-        command: Sequence[str],
-        input: AsyncIterator[bytes],
-        *,
-        tty: bool = False,
-    ) -> AsyncIterator[ExecOutput | ExecExit]:
-        """Refused: libvirt has no way into a guest that needs nothing inside."""
-        return Refusal(_NO_EXECUTE)
-
     async def aclose(self) -> None:
         """As the port says."""
         await self._alone.aclose()
@@ -194,7 +179,7 @@ class LibvirtRuntime:
         mark = found.mark if found is not None else None
         if found is not None and mark is None:
             raise RuntimeFailedError(FailureCode.NAME_CONFLICT, _conflict(name))
-        if mark is not None and _is_same(mark, order):
+        if mark is not None and order.is_of(mark.revision_id, mark.spec_hash):
             return Creation.ADOPTED
         host = await self._known_host()
         try:
@@ -285,10 +270,6 @@ class LibvirtRuntime:
             return await self._link.call(work)
         except LibvirtRefusedError as error:
             raise _failure(error) from error
-
-
-def _is_same(mark: Mark, order: Order) -> bool:
-    return (mark.revision_id, mark.spec_hash) == (order.revision_id, order.spec_hash)
 
 
 def _conflict(name: WorkloadId) -> str:

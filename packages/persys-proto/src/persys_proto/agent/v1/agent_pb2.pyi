@@ -635,7 +635,13 @@ class ContainerSpec(google.protobuf.message.Message):
     RESTART_POLICY_FIELD_NUMBER: builtins.int
     LABELS_FIELD_NUMBER: builtins.int
     MANAGED_VOLUMES_FIELD_NUMBER: builtins.int
+    PRIVILEGED_FIELD_NUMBER: builtins.int
     image: builtins.str
+    privileged: builtins.bool
+    """Run it with all rights of the host. An agent that knows this field does so
+    only where its node allows it, and refuses the workload otherwise; one that
+    does not know it runs the container without those rights.
+    """
     @property
     def command(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
     @property
@@ -667,9 +673,10 @@ class ContainerSpec(google.protobuf.message.Message):
         restart_policy: global___RestartPolicy | None = ...,
         labels: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         managed_volumes: collections.abc.Iterable[global___ManagedVolumeSpec] | None = ...,
+        privileged: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["resources", b"resources", "restart_policy", b"restart_policy"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["args", b"args", "command", b"command", "env", b"env", "image", b"image", "labels", b"labels", "managed_volumes", b"managed_volumes", "ports", b"ports", "resources", b"resources", "restart_policy", b"restart_policy", "volumes", b"volumes"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["args", b"args", "command", b"command", "env", b"env", "image", b"image", "labels", b"labels", "managed_volumes", b"managed_volumes", "ports", b"ports", "privileged", b"privileged", "resources", b"resources", "restart_policy", b"restart_policy", "volumes", b"volumes"]) -> None: ...
 
 global___ContainerSpec = ContainerSpec
 
