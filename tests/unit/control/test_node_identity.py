@@ -70,6 +70,8 @@ async def test_a_second_agent_does_not_get_the_id(clock: VirtualClock) -> None:
             assert not await second.registers()
             assert not await second.beats()
         assert await _endpoint(driver) == HERE
+        [told] = await driver.events("NodeIdTaken")
+        assert (told.node_id, told.details["refused_endpoint"]) == ("n1", THERE)
 
 
 @virtual_time()

@@ -72,7 +72,7 @@ class NodeAdmission:
         _validate(request)
         taken = self._holder_refusal(request)
         if taken is not None:
-            return self._refused(taken.message, id_taken=True)
+            return self._id_taken(request, taken)
         if self._modes.refuses:
             self._announced.note(request)
             await self._heard_while_frozen(request.node_id, self._config.liveness.returning_lease)
@@ -86,7 +86,7 @@ class NodeAdmission:
         except StoreUnavailableError as error:
             return self._refused(f"{FROZEN_REASON}: {error}")
         if isinstance(outcome, Refusal):
-            return self._refused(outcome.message, id_taken=True)
+            return self._id_taken(request, outcome)
         return await self._registered(request, new=new, was_fenced=outcome)
 
     async def _registered(
@@ -175,6 +175,17 @@ class NodeAdmission:
         node = register(stored.value if stored else None, request, now)
         was_fenced = stored is not None and stored.value.fence is not None
         return Transaction().put(Key.node(node.id), node, stored), was_fenced
+
+    def _id_taken(self, request: RegisterNode, taken: Refusal) -> RegisterAnswer:
+        """The machine that is refused may have nobody who reads its log, so all are told of it."""
+        self._events.publish(
+            EventType.NODE_ID_TAKEN,
+            node_id=request.node_id,
+            code=taken.code,
+            reason=taken.message,
+            details={"refused_endpoint": request.endpoint},
+        )
+        return self._refused(taken.message, id_taken=True)
 
     def _refused(self, reason: str, *, id_taken: bool = False) -> RegisterAnswer:
         expires = self._ports.clock.now() + FROZEN_LEASE
