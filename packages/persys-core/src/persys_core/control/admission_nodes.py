@@ -181,7 +181,7 @@ class NodeAdmission:
         self._events.publish(
             EventType.NODE_ID_TAKEN,
             node_id=request.node_id,
-            code=taken.code,
+            code=f"{taken.code}:{request.endpoint}",
             reason=taken.message,
             details={"refused_endpoint": request.endpoint},
         )

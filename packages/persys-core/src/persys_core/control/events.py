@@ -25,6 +25,7 @@ _REPEATING = frozenset(
         EventType.RESCHEDULE_SKIPPED,
         EventType.DRIFT_DETECTED,
         EventType.NODE_OVERCOMMITTED,
+        EventType.NODE_ID_TAKEN,
     )
 )
 _REMEMBERED = 10_000

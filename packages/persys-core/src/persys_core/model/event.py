@@ -68,7 +68,7 @@ class EventType(StrEnum):
 
 @frozen
 class Event:
-    """One thing that happened; equal ones in a row are aggregated and counted.
+    """One thing that happened; of what repeats itself, the publisher tells now and then, counted.
 
     ``id`` is assigned by the event log and orders events; empty before that.
     """
