@@ -1,10 +1,8 @@
 """The command line of `persys-agent`, and the environment that gives its defaults.
 
-Decided here: flags, their defaults and their checks. A flag wins over the environment. A wrong
-value ends with ``UsageError``, whose text names the flag, the value and what is accepted. Without
-``--runtime simulated`` the flags are settings of one real node, and ``settings`` reads them.
-
-What a value may be stands in ``option_values``.
+Decided here: flags, their defaults and their checks (``option_values``). A flag wins over the
+environment. A wrong value ends with ``UsageError``, whose text names the flag, the value and what
+is accepted. Without ``--runtime simulated`` the flags are settings of one real node.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _VERSION = "persys-agent 0.1.0 (simulated)"
 _MB_PER_GB = 1024
 _CREATE, _QUICK = Latency.of(0.4, 1.2), Latency.of(0.05, 0.3)
 # Jobs end while one looks on.
-_PLAN = FaultPlan(run_for=(timedelta(seconds=2), timedelta(seconds=4)))
+_PLAN = FaultPlan(run_for=(timedelta(seconds=1), timedelta(seconds=2)))
 
 
 @frozen

@@ -58,7 +58,7 @@ class Pace:
     joining: float = 15.0
     settling: float = 40.0
     moving: float = 40.0
-    calm: float = 2.0
+    calm: float = 3.5
     reading: float = 0.0
 
 

@@ -37,6 +37,7 @@ from persys_agent.runtimes.compose.settings import ComposeSettings
 from persys_agent.runtimes.compose.states import (
     ServiceContainer,
     application_instance,
+    is_active,
     is_up,
     service_of,
 )
@@ -299,7 +300,7 @@ class ComposeRuntime:
     ) -> None:
         """Stop what runs: in Compose's order, or without its files all at once. One alone has no
         order."""
-        active = [each for each in shown if _is_active(each)]
+        active = [each for each in shown if is_active(each)]
         seconds = math.ceil(grace.total_seconds())
         if not active:
             return
@@ -389,10 +390,6 @@ class ComposeRuntime:
 
 def _labels(shown: Document) -> Mapping[str, str]:
     return texts(shown, "Config", "Labels")
-
-
-def _is_active(shown: Document) -> bool:
-    return text(shown, "State", "Status") in {"running", "restarting", "paused"}
 
 
 def _is_up_to_date(shown: Sequence[Document], app: Application, order: Order) -> bool:

@@ -11,13 +11,20 @@ from collections.abc import Iterator, Sequence
 
 from attrs import frozen
 
-from persys_agent.runtimes.docker.documents import Document, texts
+from persys_agent.runtimes.docker.documents import Document, text, texts
 from persys_agent.runtimes.port import Instance
 from persys_core.model.ids import WorkloadId
 from persys_core.model.observation import AgentState
 from persys_core.model.remarks import Remark, remark_of
 
-__all__ = ["SERVICE", "ServiceContainer", "application_instance", "is_up", "service_of"]
+__all__ = [
+    "SERVICE",
+    "ServiceContainer",
+    "application_instance",
+    "is_active",
+    "is_up",
+    "service_of",
+]
 
 SERVICE = "com.docker.compose.service"
 
@@ -33,6 +40,11 @@ class ServiceContainer:
 def service_of(shown: Document) -> str:
     """The service that a container is of."""
     return texts(shown, "Config", "Labels").get(SERVICE, "")
+
+
+def is_active(shown: Document) -> bool:
+    """Whether a container would have to be stopped."""
+    return text(shown, "State", "Status") in {"running", "restarting", "paused"}
 
 
 def is_up(containers: Sequence[ServiceContainer]) -> bool:

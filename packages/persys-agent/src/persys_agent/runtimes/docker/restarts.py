@@ -89,7 +89,10 @@ class RestartWatch:
         if code is not None or ended_at is None or started_at is None:
             return code, words
         code = await self._last_exit(container, ended_at, started_at)
-        return code, await self._words_before(container, started_at)
+        # What the new run writes first may bear a moment before the start that the Engine notes,
+        # and what the last one wrote a moment after its end: the wait in between parts them.
+        between = ended_at + (started_at - ended_at) / 2
+        return code, await self._words_before(container, between)
 
     def _remember(self, container: str, known: _Known) -> None:
         self._containers[container] = known
