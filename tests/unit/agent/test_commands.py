@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -111,6 +112,26 @@ async def test_cancelling_ends_the_whole_group(tmp_path: Path) -> None:
         HostCommands().run(["sh", "-c", PARENT], timeout=PATIENCE, cwd=str(tmp_path))
     )
     child = await child_of(tmp_path)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await ended(child)
+
+
+@pytest.mark.asyncio
+@pytest.mark.timeout(30)
+async def test_cancelling_amid_the_start_ends_the_whole_group(tmp_path: Path) -> None:
+    """The program began, and had children, before the loop got to hear of it: they end with it too,
+    and whoever cancels does not wait for the pipes that they hold."""
+    task = asyncio.create_task(
+        HostCommands().run(["sh", "-c", PARENT], timeout=PATIENCE, cwd=str(tmp_path))
+    )
+    for _ in range(2):  # the program is begun, and no more than that
+        await asyncio.sleep(0)
+    until = time.monotonic() + 10
+    while not (tmp_path / "pid").exists() and time.monotonic() < until:
+        time.sleep(0.01)  # noqa: ASYNC251 -- the loop is to be held up
+    child = int((tmp_path / "pid").read_text())
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

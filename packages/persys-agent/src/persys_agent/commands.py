@@ -162,8 +162,8 @@ class HostCommands:
         if path is None:
             raise MissingProgramError(f"{shown[0]} is not on this host, or may not be run")
         run = _Run()
-        try:
-            await asyncio.get_running_loop().subprocess_exec(
+        starting = asyncio.ensure_future(
+            asyncio.get_running_loop().subprocess_exec(
                 lambda: run,
                 path,
                 *argv[1:],
@@ -174,6 +174,16 @@ class HostCommands:
                 cwd=cwd or None,
                 start_new_session=True,
             )
+        )
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # Left to itself, asyncio would end the program alone and wait for the pipes that its
+            # children hold: so it is started to the end, and then ended like any other.
+            await asyncio.wait((starting,))
+            if starting.exception() is None:
+                await run.end()
+            raise
         except OSError as error:
             raise MissingProgramError(
                 f"`{' '.join(shown)}` cannot be started: {error.strerror}"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
+import shutil
 import socket
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -35,6 +37,7 @@ from persys_agent.runtimes.port import Capability
 from persys_agent.settings import NodeSettings, load_settings
 from persys_agent.settings.certificates import TlsFilesOnDisk, TlsPaths, server_credentials
 from persys_agent.state.file import StateFile
+from persys_agent.state.lock import is_held
 from persys_agent.storage.drivers import storage_drivers
 from persys_agent.testing.commands import ScriptedCommands
 from persys_core.model.states import WorkloadType
@@ -187,6 +190,39 @@ async def test_a_state_file_that_no_agent_can_use(healthy: dict[str, str], tmp_p
     assert found is not None
     assert "newer agent" in found.found
     assert _names(tmp_path) == before
+
+
+@pytest.mark.asyncio
+async def test_a_full_temporary_folder_says_nothing_of_the_state(
+    healthy: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is told to move a sound state away because no copy of it could be made."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "state.db"
+    StateFile(path).close()
+    monkeypatch.setattr(shutil, "copyfile", full)
+    found = await _state_found(path, healthy)
+    assert found is not None
+    assert (found.verdict, "cannot be copied" in found.found) == (Verdict.WARN, True)
+    assert "move it away" not in found.advice
+
+
+def test_the_lock_of_another_file_is_not_the_states(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A number that only begins like that of the state's lock is another file's."""
+    (tmp_path / "state.db.lock").touch()
+    number = os.stat(tmp_path / "state.db.lock").st_ino
+    locks = tmp_path / "locks"
+    monkeypatch.setattr("persys_agent.state.lock._LOCKS", locks)
+    line = "1: FLOCK  ADVISORY  WRITE 77 08:01:{} 0 EOF\n"
+    locks.write_text(line.format(f"{number}7"), encoding="ascii")
+    assert not is_held(tmp_path / "state.db")
+    locks.write_text(line.format(number), encoding="ascii")
+    assert is_held(tmp_path / "state.db")
 
 
 @pytest.mark.asyncio

@@ -4,12 +4,14 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 
 from persys_core.model.observation import AgentState
 from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
 from persys_proto.agent.v1 import agent_pb2 as wire
 from tests.unit.agent.bench import Bench, apply_message
+from tests.unit.agent.engine.test_fence import LEASE, RBD, STOP_AFTER, enforced
 
 pytestmark = pytest.mark.slow
 
@@ -110,3 +112,23 @@ async def test_a_port_that_nobody_here_has_is_tried_a_little_longer(
         report = await node.report()
         assert report.state is (AgentState.RUNNING if is_freed else AgentState.FAILED)
         assert report.failure_code == ("" if is_freed else "PORT_BIND_CONFLICT")
+
+
+@virtual_time()
+async def test_who_waits_for_a_port_starts_nothing_after_the_cut_off(
+    clock: VirtualClock, tmp_path: Path
+) -> None:
+    """The wait may outlast the agent's right to start exclusive work, which is asked each time."""
+    bench = Bench(clock, tmp_path).with_options(lambda it: evolve(it, stop_after=STOP_AFTER))
+    async with bench.node() as node:
+        node.assembly.fence.heard(clock.monotonic(), LEASE)
+        await node.applied(bound(PORT, apply_message("old")))
+        bench.host.faults.delays["stop"] = timedelta(seconds=20)
+        await clock.sleep(LEASE + STOP_AFTER - timedelta(seconds=2))
+        await node.delete("old")
+        await node.apply(bound(PORT, apply_message("new", volumes=(RBD,))))
+        for _ in range(20):
+            await clock.sleep(timedelta(seconds=2))
+            await enforced(node)
+        assert node.assembly.fence.is_cut_off
+        assert bench.host.started["new"] == 0

@@ -100,25 +100,37 @@ def _database(path: Path) -> Iterator[Finding]:
             "change its owner or its mode",
         )  # fmt: skip
         return
-    problem = "" if is_held(path) else _unsound(path)
-    if problem:
-        yield Finding("state", Verdict.FAIL, problem, _WITHOUT)
+    if not is_held(path):
+        yield from _soundness(path)
     yield from open_to_others(path, "state")
 
 
-def _unsound(path: Path) -> str:
-    """Why an agent could not begin with this state; empty where it could."""
+def _soundness(path: Path) -> Iterator[Finding]:
+    """What is found where an agent would begin with this state; looked at in a copy."""
     with tempfile.TemporaryDirectory(prefix="persys-doctor-") as folder:
         copy = Path(folder) / path.name
         try:
             for part in _PARTS:
                 if Path(f"{path}{part}").exists():
                     shutil.copyfile(f"{path}{part}", f"{copy}{part}")
-            file = StateFile(copy)
-            try:
-                file.load()
-            finally:
-                file.close()
-        except (StateError, OSError) as error:
-            return str(error).partition("; it is left")[0].replace(str(copy), str(path))
+        except OSError as error:
+            said = f"{path} cannot be copied to {folder} for a look: {error.strerror}"
+            advice = "make the copy possible (TMPDIR names another folder) and look again"
+            yield Finding("state", Verdict.WARN, said, advice)
+            return
+        problem = _unsound(copy)
+        if problem:
+            yield Finding("state", Verdict.FAIL, problem.replace(str(copy), str(path)), _WITHOUT)
+
+
+def _unsound(copy: Path) -> str:
+    """Why an agent could not begin with this state; empty where it could."""
+    try:
+        file = StateFile(copy)
+        try:
+            file.load()
+        finally:
+            file.close()
+    except (StateError, OSError) as error:
+        return str(error).partition("; it is left")[0]
     return ""

@@ -354,13 +354,14 @@ class Executor:
         await self._start(row.id, row.type, wish.spec)
 
     async def _start(self, workload_id: WorkloadId, kind: WorkloadType, spec: WorkloadSpec) -> None:
-        if not self._may_start(spec):
-            raise cut_off(workload_id)
         step = Step("START_FAILED", "Failed to start workload", _START)
-        runtime = self._runtime(workload_id, kind)
-        await self._ports.out(
-            workload_id, lambda: asked(step, workload_id, runtime.start(workload_id))
-        )
+
+        async def attempt() -> None:
+            if not self._may_start(spec):  # asked each time: the cut-off may come amid the waits
+                raise cut_off(workload_id)
+            await asked(step, workload_id, self._runtime(workload_id, kind).start(workload_id))
+
+        await self._ports.out(workload_id, attempt)
         row = self._rows.get(workload_id)
         if row is not None and row.has_ended:
             await self._rows.change(workload_id, lambda now: evolve(now, has_ended=False))

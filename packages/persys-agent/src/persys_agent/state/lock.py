@@ -26,7 +26,8 @@ def is_held(path: Path) -> bool:
     except OSError:
         return False
     fields = (line.split() for line in locks.splitlines())
-    return any("FLOCK" in each and f":{inode}" in each[-3] for each in fields)
+    # The device is left out: some file systems show another one there than ``stat`` does.
+    return any("FLOCK" in each and each[-3].rpartition(":")[2] == str(inode) for each in fields)
 
 
 class StateLock:

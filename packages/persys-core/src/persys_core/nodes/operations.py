@@ -122,13 +122,27 @@ def holder_refusal(
         return None
     if request.endpoint == existing.endpoint and request.boot_id not in ended_boots:
         return None
-    return Refusal(
-        "node_id_taken",
-        f'node id "{existing.id}" belongs to the agent at {existing.endpoint}, whose heartbeats'
-        f" still arrive; it is not given to another one, at {request.endpoint}."
-        " Give this agent another node_id (PERSYS_NODE_ID), or stop the other agent: this one"
-        f" then gets in by itself {lease.total_seconds():g} s after the other's last heartbeat, or"
-        f" at once after: persysctl node remove {existing.id}",
+    return Refusal("node_id_taken", _taken(existing, request, lease))
+
+
+def _taken(holder: Node, request: Registration, lease: timedelta) -> str:
+    """Who has the id, and what to do; the holder's own work is in nobody's way but the newcomer's,
+    so stopping it comes before removing its node."""
+    if request.endpoint == holder.endpoint:
+        whose = (
+            f'node id "{holder.id}" belongs to an agent that also says {holder.endpoint}, was'
+            " started later than this one and still sends heartbeats: two machines have one id and"
+            " endpoint"
+        )
+    else:
+        whose = (
+            f'node id "{holder.id}" belongs to the agent at {holder.endpoint}, whose heartbeats'
+            f" still arrive; it is not given to another one, at {request.endpoint}"
+        )
+    return (
+        f"{whose}. Give one of them another node_id (PERSYS_NODE_ID). Or stop the other agent: this"
+        f" one then gets in by itself {lease.total_seconds():g} s after the other's last heartbeat,"
+        f" or at once after: persysctl node remove {holder.id}"
     )
 
 
