@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 
 import pytest
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
 
 from persys_proto.control.v1 import control_pb2 as pb
 from persysctl.output import words
+from persysctl.output.columns import Columns
 from tests.unit.ctl.harness import NOW, FakeScheduler, ask, at, call, served
 from tests.unit.ctl.test_commands import WAITING, workload
 
@@ -196,6 +201,15 @@ async def test_names_of_others_do_not_steer_the_terminal() -> None:
     result = await ask(FakeScheduler(workloads={"x": view}), "list", "workloads")
     assert "\x1b" not in result.out
     assert "\x9b" not in result.out
+
+
+def test_wide_letters_are_counted_as_they_are_shown() -> None:
+    """A cell that is cut keeps to its width also where a letter takes two places."""
+    console = Console(width=40, record=True, file=io.StringIO())
+    console.print(Columns(["NAME", "WHY"], [[Text("節" * 60), Text("because of it")]]))
+    lines = console.export_text().splitlines()
+    assert max(map(cell_len, lines)) <= 40
+    assert "…" in lines[1]
 
 
 @pytest.mark.parametrize(

@@ -60,4 +60,6 @@ def _cut(cell: Text, limit: int) -> Text:
     end = (limit - 1) // 3
     head = set_cell_size(cell.plain, limit - 1 - end).rstrip()
     tail = cell.plain[-end:]
+    while cell_len(tail) > end:
+        tail = tail[1:]
     return Text(f"{head}{_ELLIPSIS}{tail}", style=cell.style)
