@@ -149,6 +149,7 @@ ACTIONS: dict[Action, str] = {
     Action.AWAIT_INTENT: "wait for the deadline of a call that nobody waits for",
     Action.AWAIT_TASK: "wait for the agent",
     Action.AWAIT_START: "wait for its start",
+    Action.AWAIT_RUNTIME: "wait until its node's runtime answers",
     Action.BACKOFF_WAIT: "wait for its retry",
     Action.REAPPLY_WAIT: "wait until it may be sent again",
     Action.INQUIRE: "ask the agent about this one workload",

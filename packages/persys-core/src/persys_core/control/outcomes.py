@@ -25,6 +25,7 @@ _NO_OUTCOME = frozenset(
         Action.AWAIT_NODE,
         Action.AWAIT_INTENT,
         Action.AWAIT_TASK,
+        Action.AWAIT_RUNTIME,
         Action.AWAIT_START,
         Action.BACKOFF_WAIT,
         Action.REAPPLY_WAIT,

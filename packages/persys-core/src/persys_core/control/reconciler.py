@@ -23,7 +23,7 @@ from persys_core.control.tombstones import TombstoneSteps
 from persys_core.control.work import Work
 from persys_core.model.errors import FrozenError
 from persys_core.model.remarks import Remark, remark_of
-from persys_core.model.states import DesiredState
+from persys_core.model.states import DesiredState, ObservedState
 from persys_core.model.workload import Failure, FailureKind
 from persys_core.nodes.leaving import Leaving
 from persys_core.placement.ledger import LedgerError
@@ -31,6 +31,7 @@ from persys_core.ports.cluster_store import StoreUnavailableError
 from persys_core.ports.tracer import Span, SpanName
 from persys_core.reconcile.actions import Action
 from persys_core.reconcile.decide import Rule, decide
+from persys_core.retry.failure import infrastructure_failure
 
 __all__ = ["Reconciler"]
 
@@ -180,6 +181,9 @@ class Reconciler:
         state = case.situation.observed.value
         text = f"still {state} {timeout.total_seconds():g} s after it was sent"
         said = case.seen.sighting.message if case.seen else ""
+        if case.situation.observed is ObservedState.UNKNOWN:
+            # The node cannot say what became of it, for which the workload is not to blame.
+            return infrastructure_failure("runtime_silent", f"{text}: {said}", case.now)
         if remark_of(said) is not Remark.NONE:
             text += f": {said}"
         return Failure("start_timeout", text, FailureKind.WORKLOAD, case.now)

@@ -43,6 +43,8 @@ class Action(StrEnum):
     """A call that nobody waits for may still arrive: wait for its deadline."""
     AWAIT_TASK = "AwaitTask"
     """The agent is at work on it."""
+    AWAIT_RUNTIME = "AwaitRuntime"
+    """What runs on its node cannot be seen now; silence is no end, so nothing is done."""
     AWAIT_START = "AwaitStart"
     """It was sent and is starting."""
     BACKOFF_WAIT = "BackoffWait"

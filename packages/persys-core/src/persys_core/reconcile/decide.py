@@ -77,6 +77,10 @@ def _slow_start(s: Situation) -> bool:
     return s.observed is ObservedState.UNKNOWN and s.sent_here and s.confirmed
 
 
+def _unseen(s: Situation) -> bool:
+    return s.observed is ObservedState.UNKNOWN and s.confirmed and s.ran
+
+
 def _must_leave(s: Situation) -> bool:
     """A pinned workload leaves only where it is made to. One that is just starting is seen
     through first: moved in the middle of it, it would start in both places, or in none."""
@@ -291,6 +295,12 @@ RUN_RULES: tuple[Rule, ...] = (
         _ended_well,
         Action.COMPLETE,
         "it exited 0 and its restart policy lets it rest (decisions §2.11)",
+    ),
+    Rule(
+        "run-unseen",
+        _unseen,
+        Action.AWAIT_RUNTIME,
+        "it ran, and its node's runtime is silent: what it runs goes on unseen",
     ),
     Rule(
         "run-starting",

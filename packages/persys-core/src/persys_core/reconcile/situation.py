@@ -112,6 +112,8 @@ class Situation:
     """It stopped by itself before it had run for long, or did not come to run in its time."""
     will_start: bool = False
     """It is to rest and does, but its agent means to start it."""
+    ran: bool = False
+    """It was running when last seen, and nothing was sent since."""
     unrecorded: bool = False
     """Its agent lost its record of what runs there, and was not told again lately."""
 
@@ -234,17 +236,21 @@ def assess(known: Known, around: Circumstances) -> Situation:
         delete_sent=_delete_sent(status, now, timing),
         poll_due=intent is not None and now - _asked_at(intent, seen) >= timing.poll_interval,
         will_start=seen is not None and seen.sighting.will_start,
+        ran=_ran(status),
         unrecorded=seen is not None and seen.sighting.unrecorded and (last_sent is None or overdue),
         ended_early=_ended_early(seen, status, now - around.stable_after, overdue=overdue),
     )
+
+
+def _ran(status: StatusRecord) -> bool:
+    return status.status is WorkloadStatus.RUNNING and status.intent is None
 
 
 def _is_restarting(workload: Workload, seen: Seen | None, status: StatusRecord) -> bool:
     """Whether its runtime starts it again after an end, by its restart policy, for as long as that
     takes: it was running, and nothing was sent since."""
     pending = seen is not None and seen.sighting.state is ObservedState.PENDING
-    ran = status.status is WorkloadStatus.RUNNING and status.intent is None
-    return pending and ran and workload.spec.restart_policy not in (None, RestartPolicy.NO)
+    return pending and _ran(status) and workload.spec.restart_policy not in (None, RestartPolicy.NO)
 
 
 def _ended_early(
