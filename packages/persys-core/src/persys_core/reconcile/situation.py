@@ -185,7 +185,8 @@ class Known:
 
 @frozen
 class Circumstances:
-    """What else a decision depends on: the node, who decides, and when."""
+    """What else a decision depends on: the node, who decides, and when. ``tell_again_after``: how
+    long after it was sent an agent that lost its record of it may be told of it again."""
 
     node: NodeCondition
     pinned: bool
@@ -198,6 +199,7 @@ class Circumstances:
     held: bool = False
     uncallable: bool = False
     stable_after: timedelta = timedelta(minutes=10)
+    tell_again_after: timedelta = timedelta(seconds=45)
 
 
 def assess(known: Known, around: Circumstances) -> Situation:
@@ -234,9 +236,14 @@ def assess(known: Known, around: Circumstances) -> Situation:
         delete_sent=_delete_sent(status, now, timing),
         poll_due=intent is not None and now - _asked_at(intent, seen) >= timing.poll_interval,
         will_start=seen is not None and seen.sighting.will_start,
-        unrecorded=seen is not None and seen.sighting.unrecorded and (last_sent is None or overdue),
+        unrecorded=seen is not None and seen.sighting.unrecorded and _may_be_told(status, around),
         ended_early=_ended_early(seen, status, now - around.stable_after, overdue=overdue),
     )
+
+
+def _may_be_told(status: StatusRecord, around: Circumstances) -> bool:
+    last_sent = status.reapply.last_apply_at
+    return last_sent is None or around.now >= last_sent + around.tell_again_after
 
 
 def _is_restarting(workload: Workload, seen: Seen | None, status: StatusRecord) -> bool:
