@@ -208,6 +208,14 @@ async def test_what_never_comes_up_fails_with_what_was_remarked(clock: VirtualCl
         (unhealthy_text(""), Remark.UNHEALTHY),
         ("running, unhealthy: curl failed", Remark.UNHEALTHY),
         ("2/2 containers running; unhealthy: db", Remark.UNHEALTHY),
+        ("Up 3 minutes (unhealthy)", Remark.UNHEALTHY),
+        ("running, health=unhealthy", Remark.UNHEALTHY),
+        ("not unhealthy", Remark.NONE),
+        ("running: not unhealthy", Remark.NONE),
+        ("0 of 3 checks unhealthy", Remark.NONE),
+        ("running, 0 unhealthy", Remark.NONE),
+        ("GET /unhealthy 404", Remark.NONE),
+        ("running: unhealthy-probe passed", Remark.NONE),
     ],
 )
 def test_remarks_are_known_again(message: str, expected: Remark) -> None:

@@ -126,9 +126,9 @@ def holder_refusal(
         "node_id_taken",
         f'node id "{existing.id}" belongs to the agent at {existing.endpoint}, whose heartbeats'
         f" still arrive; it is not given to another one, at {request.endpoint}."
-        " Give this agent another node_id (PERSYS_NODE_ID), or stop the other agent: this one"
-        f" then gets in by itself {lease.total_seconds():g} s after the other's last heartbeat, or"
-        f" at once after: persysctl node remove {existing.id}",
+        " Give this agent another node_id (PERSYS_NODE_ID). If this one is the right one, stop the"
+        f" other one first: this one then gets in by itself {lease.total_seconds():g} s after the"
+        " other's last heartbeat. Nothing needs to be removed for that",
     )
 
 
