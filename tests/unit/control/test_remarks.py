@@ -1,10 +1,15 @@
 """What runs and is not well: its remark is kept and shown, and costs few writes."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from attrs import evolve
 
+from persys_core.control.listed_remarks import ListedRemarks
+from persys_core.control.listing import Listing
+from persys_core.control.requests import Heartbeat
+from persys_core.model.observation import AgentReport, AgentState
 from persys_core.model.remarks import (
     Remark,
     is_worth_a_write,
@@ -12,7 +17,9 @@ from persys_core.model.remarks import (
     restarts_text,
     unhealthy_text,
 )
+from persys_core.model.spec import ContainerSpec
 from persys_core.model.states import RestartPolicy
+from persys_core.sim.agent import AgentModel
 from persys_core.sim.agent_behaviour import Behaviour, FaultPlan
 from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
@@ -78,6 +85,80 @@ async def test_what_is_remarked_all_the_time_costs_few_writes(clock: VirtualCloc
         assert await _revision(driver) == steady
 
 
+@pytest.mark.parametrize("said", ["", "running", "Up 3 minutes"])
+@virtual_time()
+async def test_beats_that_carry_no_remarks_take_none_away(
+    clock: VirtualClock, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lists remark stands until they stop, and then goes; nothing is written meanwhile."""
+    told = AgentModel.heartbeat
+
+    def beat(model: AgentModel, now: datetime) -> Heartbeat:
+        found = told(model, now)
+        return evolve(found, reports=tuple(evolve(each, message=said) for each in found.reports))
+
+    monkeypatch.setattr(AgentModel, "heartbeat", beat)
+    async with running_cluster(clock, machine("n1")) as driver:
+        await driver.apply("w", container())
+        await driver.wait(minutes=2)
+        _remark(driver, SICK)
+        await driver.wait(minutes=2)
+        before = await _revision(driver)
+        for _ in range(60):
+            await driver.wait(seconds=10)
+            assert await _reason(driver) == ("unhealthy", SICK)
+        assert await _revision(driver) == before
+        _remark(driver, "")
+        await driver.wait(seconds=90)
+        assert await _reason(driver) == ("", "")
+
+
+def test_what_was_listed_long_ago_is_no_remark_any_more() -> None:
+    """Where no lists come, or their state is over, heartbeats alone say how it is."""
+    remarks = ListedRemarks()
+    beat = AgentReport("w", AgentState.RUNNING)
+    remarks.listed("n1", [evolve(beat, message=SICK)], START)
+    minute = timedelta(minutes=1)
+    assert remarks.completed("n1", beat, START + minute).message == SICK
+    assert remarks.completed("n1", beat, START + 6 * minute) == beat
+    assert remarks.completed("n2", beat, START + minute) == beat
+    other = evolve(beat, message=restarts_text(2, 1, ""))
+    assert remarks.completed("n1", other, START + minute) == other
+    stopped = evolve(beat, state=AgentState.STOPPED)
+    assert remarks.completed("n1", stopped, START + minute) == stopped
+    remarks.listed("n1", [beat], START + minute)
+    assert remarks.completed("n1", beat, START + minute) == beat
+
+
+@pytest.mark.parametrize("text", [unhealthy_text("x" * 1500), unhealthy_text("token=hunter22")])
+@virtual_time()
+async def test_what_is_stored_shorter_or_masked_is_as_recorded(
+    clock: VirtualClock, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A remark that is cut, or from which a secret is taken, nudges nobody again."""
+    spec = evolve(container(), body=ContainerSpec("i", env={"TOKEN": "hunter22"}))
+    async with running_cluster(clock, machine("n1")) as driver:
+        await driver.apply("w", spec)
+        await driver.wait(minutes=2)
+        _remark(driver, text)
+        await driver.wait(minutes=7)
+        reason = (await _reason(driver))[1]
+        assert reason.startswith("unhealthy: ")
+        assert "hunter22" not in reason
+        unsettled = 0
+        take = Listing._take_report
+
+        def counted(listing: Listing, *args: Any) -> bool:
+            nonlocal unsettled
+            found = take(listing, *args)
+            unsettled += found
+            return found
+
+        monkeypatch.setattr(Listing, "_take_report", counted)
+        await driver.wait(minutes=10)
+        assert unsettled == 0
+
+
 @pytest.mark.slow
 @virtual_time()
 async def test_a_loop_that_is_hardly_ever_seen_running_is_told(clock: VirtualClock) -> None:
@@ -127,6 +208,14 @@ async def test_what_never_comes_up_fails_with_what_was_remarked(clock: VirtualCl
         (unhealthy_text(""), Remark.UNHEALTHY),
         ("running, unhealthy: curl failed", Remark.UNHEALTHY),
         ("2/2 containers running; unhealthy: db", Remark.UNHEALTHY),
+        ("Up 3 minutes (unhealthy)", Remark.UNHEALTHY),
+        ("running, health=unhealthy", Remark.UNHEALTHY),
+        ("not unhealthy", Remark.NONE),
+        ("running: not unhealthy", Remark.NONE),
+        ("0 of 3 checks unhealthy", Remark.NONE),
+        ("running, 0 unhealthy", Remark.NONE),
+        ("GET /unhealthy 404", Remark.NONE),
+        ("running: unhealthy-probe passed", Remark.NONE),
     ],
 )
 def test_remarks_are_known_again(message: str, expected: Remark) -> None:

@@ -27,13 +27,14 @@ from tests.builders import Driver, machine, running_cluster
 class ForgetfulAgents:
     """Agents that remember nothing once ``lose_state`` was called, but what they are told anew.
 
-    ``refuses``: they do not take in what they are told.
+    ``refuses``: they do not take in what they are told. ``keeps_nothing``: they say that they do.
     """
 
     def __init__(self, agents: Agents) -> None:
         self._agents = agents
         self.has_forgotten = False
         self.refuses = False
+        self.keeps_nothing = False
         self.told: list[WorkloadId] = []
 
     def __getattr__(self, name: str) -> object:
@@ -62,7 +63,8 @@ class ForgetfulAgents:
         self.told.clear()
 
     def _as_known(self, report: AgentReport) -> AgentReport:
-        is_known = report.workload_id in self.told and not self.refuses
+        keeps = not (self.refuses or self.keeps_nothing)
+        is_known = keeps and report.workload_id in self.told
         if not self.has_forgotten or is_known or report.state is not AgentState.RUNNING:
             return report
         return evolve(report, metadata={**report.metadata, "orphan": "true"})
@@ -81,6 +83,11 @@ async def _running(driver: Driver) -> None:
         await driver.apply(name)
     await driver.wait(minutes=2)
     assert [await driver.status(name) for name in ("a", "b")] == ["Running", "Running"]
+
+
+async def _revision(driver: Driver) -> int:
+    _, fresh = await driver.cluster.api().queries.get_workload("a")
+    return fresh.revision
 
 
 @virtual_time()
@@ -112,12 +119,56 @@ async def test_a_refusal_harms_nothing_that_runs(clock: VirtualClock) -> None:
         await _running(driver)
         wrapping.agents.refuses = True
         wrapping.agents.lose_state()
-        await driver.wait(minutes=20)
+        await driver.wait(minutes=24)
         view = await driver.view("a")
         assert view.status.status == "Running"
         assert view.status.retry.attempts == 0
-        assert 2 <= wrapping.agents.told.count("a") <= 27  # once in 45 seconds at most
+        assert wrapping.agents.told.count("a") == 6  # after 0:45, 1:30, 3, 6, and 12 minutes
         wrapping.agents.refuses = False
         wrapping.agents.told.clear()
-        await driver.wait(minutes=5)
+        await driver.wait(minutes=45)
         assert wrapping.agents.told.count("a") == 1
+        wrapping.agents.refuses = True
+        wrapping.agents.told.clear()
+        await driver.wait(minutes=3)
+        assert wrapping.agents.told.count("a") == 3  # a new loss counts anew
+
+
+@virtual_time()
+async def test_what_is_never_taken_in_costs_little(clock: VirtualClock) -> None:
+    """An agent that never keeps what it is told, refused or not, is told every 15 minutes in the
+    end, and little is written."""
+    for refuses in (True, False):
+        wrapping = _Wrapping()
+        async with running_cluster(clock, machine("n1"), wrap_agents=wrapping) as driver:
+            await _running(driver)
+            wrapping.agents.refuses = refuses
+            wrapping.agents.keeps_nothing = True
+            wrapping.agents.lose_state()
+            await driver.wait(minutes=60)
+            wrapping.agents.told.clear()
+            before = await _revision(driver)
+            await driver.wait(minutes=60)
+            assert wrapping.agents.told.count("a") in (3, 4, 5)
+            assert await _revision(driver) - before <= 20
+            assert await driver.status("a") == "Running"
+
+
+@virtual_time()
+async def test_what_stops_meanwhile_is_started_at_once(clock: VirtualClock) -> None:
+    """That its agent is told of it seldom holds up no start, nor what follows one."""
+    wrapping = _Wrapping()
+    quiet = evolve(machine("n1"), reconcile_interval=timedelta(days=1))
+    async with running_cluster(clock, quiet, wrap_agents=wrapping) as driver:
+        await _running(driver)
+        wrapping.agents.refuses = True
+        wrapping.agents.lose_state()
+        await driver.wait(minutes=60)
+        assert (await driver.view("a")).status.reapply.attempts > 5
+        wrapping.agents.refuses = False
+        wrapping.agents.told.clear()
+        (model,) = driver.cluster.machines
+        model.remove_below("a", clock.now())
+        await driver.wait(seconds=30)
+        assert wrapping.agents.told == ["a"]
+        assert (await driver.view("a")).status.reapply.attempts <= 1

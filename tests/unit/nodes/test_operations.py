@@ -84,8 +84,9 @@ def test_who_beats_keeps_the_node_id(
     found = holder_refusal(HELD, request, alive=alive, ended_boots=ended, lease=lease)
     assert (found is not None) == refused
     if found is not None:
-        told = (HELD.endpoint, endpoint, "PERSYS_NODE_ID", "30 s", "persysctl node remove n1")
+        told = (HELD.endpoint, endpoint, "PERSYS_NODE_ID", "30 s", "stop the other one first")
         assert [each for each in told if each not in found.message] == []
+        assert "node remove" not in found.message  # would move the work of the rightful one
     for holder in (None, NODE):  # nobody, and one that said no boot id
         assert holder_refusal(holder, request, alive=True, ended_boots=(), lease=lease) is None
 

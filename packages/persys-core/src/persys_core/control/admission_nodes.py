@@ -272,7 +272,8 @@ class NodeAdmission:
             self._modes.report(foreign, f"node {beat.node_id} reports {len(beat.reports)}")
             return
         full = bool(beat.boot_id)
-        self._listing.take(beat.node_id, beat.reports, self._ports.clock.now(), full=full)
+        now = self._ports.clock.now()
+        self._listing.take(beat.node_id, beat.reports, now, full=full, by_beat=True)
         if full:
             self._node_views.listed_now(beat.node_id)
 

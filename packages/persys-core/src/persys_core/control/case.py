@@ -123,6 +123,9 @@ def load_case(term: Term, workload_id: WorkloadId) -> Case | None:
             held=_is_held(term, workload, assignment, condition),
             uncallable=_is_uncallable(term, assignment, condition),
             stable_after=term.config.retry.stable_after,
+            tell_again_after=term.config.reapply.delay_after(
+                status.reapply.attempts, workload.spec.type
+            ),
         ),
     )
     return Case(

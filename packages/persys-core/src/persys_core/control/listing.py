@@ -6,10 +6,11 @@ dictionary look-up; everything else is nudged, and the reconciler decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from persys_core.control.drift_notes import DriftNotes
+from persys_core.control.listed_remarks import ListedRemarks
 from persys_core.control.observations import Observation, Observations
 from persys_core.control.orphan_copies import OrphanCopies
 from persys_core.control.view import ClusterView
@@ -17,9 +18,11 @@ from persys_core.control.work import Work, tombstone_work, workload_work
 from persys_core.model.ids import NodeId, WorkloadId
 from persys_core.model.observation import AgentReport, AgentState
 from persys_core.model.remarks import is_worth_a_write
+from persys_core.model.spec import secret_values
 from persys_core.model.states import WorkloadStatus
-from persys_core.model.workload import StatusRecord
+from persys_core.model.workload import StatusRecord, Workload
 from persys_core.reconcile.observe import is_unrecorded, will_be_started
+from persys_core.retry.texts import presentable
 
 __all__ = ["Listing"]
 
@@ -51,18 +54,29 @@ class Listing:
         self._nudge = nudge
         self._noted = noted
         self._copies = copies
+        self._remarks = ListedRemarks()
 
     def take(
-        self, node_id: NodeId, reports: Iterable[AgentReport], at: datetime, *, full: bool
+        self,
+        node_id: NodeId,
+        reports: Sequence[AgentReport],
+        at: datetime,
+        *,
+        full: bool,
+        by_beat: bool = False,
     ) -> None:
         """Compare ``reports`` (asked for at ``at``) with the records.
 
         ``full``: a workload that is not reported is missing on the node, and what is neither
-        assigned nor owed there is noted; what to do about it is drift's business.
+        assigned nor owed there is noted; what to do about it is drift's business. ``by_beat``:
+        they came with a heartbeat, whose messages may lack what lists remark.
         """
         unsettled = []
         reported = set()
-        for report in reports:
+        if not by_beat:
+            self._remarks.listed(node_id, reports, at)
+        for said in reports:
+            report = self._remarks.completed(node_id, said, at) if by_beat else said
             reported.add(report.workload_id)
             if self._take_report(node_id, report, at):
                 unsettled.append(report)
@@ -96,9 +110,7 @@ class Listing:
             return False
         record: StatusRecord = status.value
         ended = record.status in (WorkloadStatus.COMPLETED, WorkloadStatus.FAILED)
-        if report.state is AgentState.RUNNING and is_worth_a_write(
-            record.observed.message, record.observed.at, report.message, at
-        ):
+        if report.state is AgentState.RUNNING and _has_news(record, workload.value, report, at):
             return False
         return (
             record.intent is None
@@ -134,3 +146,13 @@ class Listing:
             and status.value.status
             in (WorkloadStatus.STOPPED, WorkloadStatus.COMPLETED, WorkloadStatus.FAILED)
         )
+
+
+def _has_news(record: StatusRecord, workload: Workload, report: AgentReport, at: datetime) -> bool:
+    """Whether the agent's remark has to be written: as it would be stored, since a secret in it or
+    its length would make it look new for ever. Cleaning is slow, and hardly ever needed."""
+    known = record.observed
+    if not is_worth_a_write(known.message, known.at, report.message, at):
+        return False
+    stored = presentable(report.message, secret_values(workload.spec))
+    return is_worth_a_write(known.message, known.at, stored, at)

@@ -22,6 +22,7 @@ from persys_core.ports.agents import (
     Unreachable,
 )
 from persys_core.reconcile import transitions
+from persys_core.reconcile.reapply import released
 from persys_core.reconcile.situation import Outlook
 from persys_core.retry.failure import classify_failure, infrastructure_failure
 from persys_core.retry.machine import effective
@@ -193,11 +194,18 @@ class AgentSteps:
         retry = effective(
             case.status.retry, case.status.settled_since, self._term.config.retry, case.now
         )
+        policy = self._term.config.reapply
+        reapply = case.status.reapply
+        last_sent = reapply.last_apply_at
+        is_long_ago = last_sent is not None and case.now - last_sent > 2 * policy.cap
+        if case.status.settled_since is not None and (is_long_ago or not runs):
+            # How often it was told of what ran says nothing of a new loss, nor of a start.
+            reapply = released(reapply)
         announced = transitions.call_announced(
-            evolve(case.status, retry=retry),
+            evolve(case.status, retry=retry, reapply=reapply),
             case.workload,
             case.intent(action, self._term),
-            self._term.config.reapply,
+            policy,
             local_data=has_local_data(case.workload.spec),
         )
         if runs:

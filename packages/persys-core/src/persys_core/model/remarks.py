@@ -25,7 +25,8 @@ RESTARTS_WITHIN = timedelta(minutes=10)
 _FIRST_REFRESH = timedelta(seconds=60)
 _NEXT_REFRESH = timedelta(minutes=5)
 _RESTARTED = re.compile(r"\brestarted (?:once|\d+ times) in \d+ min\b")
-_UNHEALTHY = re.compile(r"\bunhealthy\b")
+# A statement of its own, so neither a part of a sentence nor of what a check wrote.
+_UNHEALTHY = re.compile(r"(?:\A|[,;:=(])\s*unhealthy\s*(?:\Z|[,;:)])")
 
 
 class Remark(StrEnum):

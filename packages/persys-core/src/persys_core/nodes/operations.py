@@ -126,8 +126,8 @@ def holder_refusal(
 
 
 def _taken(holder: Node, request: Registration, lease: timedelta) -> str:
-    """Who has the id, and what to do; the holder's own work is in nobody's way but the newcomer's,
-    so stopping it comes before removing its node."""
+    """Who has the id, and what to do. Removing the node is no advice: it would move the work of
+    the one that has it rightly."""
     if request.endpoint == holder.endpoint:
         whose = (
             f'node id "{holder.id}" belongs to an agent that also says {holder.endpoint}, was'
@@ -140,9 +140,9 @@ def _taken(holder: Node, request: Registration, lease: timedelta) -> str:
             f" still arrive; it is not given to another one, at {request.endpoint}"
         )
     return (
-        f"{whose}. Give one of them another node_id (PERSYS_NODE_ID). Or stop the other agent: this"
-        f" one then gets in by itself {lease.total_seconds():g} s after the other's last heartbeat,"
-        f" or at once after: persysctl node remove {holder.id}"
+        f"{whose}. Give one of them another node_id (PERSYS_NODE_ID). If this one is the right one,"
+        f" stop the other one first: this one then gets in by itself {lease.total_seconds():g} s"
+        " after the other's last heartbeat. Nothing needs to be removed for that"
     )
 
 

@@ -83,12 +83,14 @@ def after_apply(
     )
 
 
-def released(state: ReapplyState) -> ReapplyState:
+def released(state: ReapplyState, *, counts_on: bool = False) -> ReapplyState:
     """The state once the outcome of the last apply is known: settled, failed, or asked anew.
 
     When and what was sent last stays known, since the missing grace counts from it. A state that
-    has nothing to release is given back as it is.
+    has nothing to release is given back as it is. ``counts_on``: it runs, and its agent did not
+    take in what it was told of that; how often it was told then says when it is told again.
     """
-    if state.attempts == 0 and state.next_at is None:
+    attempts = state.attempts if counts_on else 0
+    if state.attempts == attempts and state.next_at is None:
         return state
-    return evolve(state, attempts=0, next_at=None)
+    return evolve(state, attempts=attempts, next_at=None)

@@ -187,7 +187,8 @@ class Known:
 
 @frozen
 class Circumstances:
-    """What else a decision depends on: the node, who decides, and when."""
+    """What else a decision depends on: the node, who decides, and when. ``tell_again_after``: how
+    long after it was sent an agent that lost its record of it may be told of it again."""
 
     node: NodeCondition
     pinned: bool
@@ -200,6 +201,7 @@ class Circumstances:
     held: bool = False
     uncallable: bool = False
     stable_after: timedelta = timedelta(minutes=10)
+    tell_again_after: timedelta = timedelta(seconds=45)
 
 
 def assess(known: Known, around: Circumstances) -> Situation:
@@ -237,13 +239,18 @@ def assess(known: Known, around: Circumstances) -> Situation:
         poll_due=intent is not None and now - _asked_at(intent, seen) >= timing.poll_interval,
         will_start=seen is not None and seen.sighting.will_start,
         ran=_ran(status),
-        unrecorded=seen is not None and seen.sighting.unrecorded and (last_sent is None or overdue),
+        unrecorded=seen is not None and seen.sighting.unrecorded and _may_be_told(status, around),
         ended_early=_ended_early(seen, status, now - around.stable_after, overdue=overdue),
     )
 
 
 def _ran(status: StatusRecord) -> bool:
     return status.status is WorkloadStatus.RUNNING and status.intent is None
+
+
+def _may_be_told(status: StatusRecord, around: Circumstances) -> bool:
+    last_sent = status.reapply.last_apply_at
+    return last_sent is None or around.now >= last_sent + around.tell_again_after
 
 
 def _is_restarting(workload: Workload, seen: Seen | None, status: StatusRecord) -> bool:

@@ -262,7 +262,7 @@ def settled(
         reason=status.reason if keep_reason else None,
         failure=status.failure if keep_reason else None,
         retry=retry,
-        reapply=released(status.reapply),
+        reapply=released(status.reapply, counts_on=_may_not_know(status, seen)),
         intent=None,
         settled_since=(status.settled_since or now) if outlook is Outlook.RUN else None,
         updated_at=now,
@@ -275,6 +275,15 @@ def settled(
         observed=evolve(observed, at=status.observed.at, message=status.observed.message),
     )
     return status if same == status else changed
+
+
+def _may_not_know(status: StatusRecord, seen: Seen | None) -> bool:
+    """Whether its agent did not take in that it runs. Beats do not show that, and what was listed
+    may be from before it was told, so only an answer says that it did."""
+    if seen is None:
+        return False
+    was_told = status.intent is not None and status.settled_since is not None
+    return seen.sighting.unrecorded or (was_told and not seen.by_query)
 
 
 def heard(status: StatusRecord, seen: Seen, now: datetime) -> StatusRecord:
