@@ -2,6 +2,8 @@
 
 Decided here: the record's next value. A function that changes nothing gives back the very record
 it was given, so that nothing is written (a steady cluster writes nothing).
+
+Size: the list of what can happen, each a few lines.
 """
 
 from __future__ import annotations
