@@ -313,6 +313,7 @@ async def test_limits_come_back_with_the_host(applications: ComposeBench) -> Non
         await asyncio.to_thread(CgroupTree(CGROUPS).limit, project(OWNER, name), Resources())
         assert limits(name)[0] != str(48 << 20)
         assert len(await (await applications.again()).instances()) == 1
+        await asyncio.gather(*(it for it in asyncio.all_tasks() if it.get_name()[:6] == "limit-"))
         assert limits(name)[::2] == (str(48 << 20), "50000")
 
 
