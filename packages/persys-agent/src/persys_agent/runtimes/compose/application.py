@@ -20,8 +20,9 @@ from persys_agent.runtimes.compose.caps import capped
 from persys_agent.runtimes.compose.command_line import bare_environment
 from persys_agent.runtimes.compose.escapes import check_file, sockets
 from persys_agent.runtimes.compose.folder import OWN_FILES
+from persys_agent.runtimes.compose.inheritance import with_inherited
 from persys_agent.runtimes.compose.paths import check_paths
-from persys_agent.runtimes.compose.reading import replaced, with_inherited, word
+from persys_agent.runtimes.compose.reading import replaced, word
 from persys_agent.runtimes.compose.sums import Hold
 from persys_agent.runtimes.docker.documents import Document, text
 from persys_agent.runtimes.docker.labels import owner_labels, work_labels
@@ -82,7 +83,7 @@ def application(
     if not found:
         raise _invalid("the Compose file has no services")
     _check_is_whole(content, found)
-    services = {name: with_inherited(name, found) for name in found}
+    services = with_inherited(found)
     if not allow_privileged:
         check_file(services, content, sockets(endpoint))
     check_paths(services, content, folder, OWN_FILES)
