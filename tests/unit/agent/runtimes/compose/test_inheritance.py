@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import pytest
 
-from persys_agent.runtimes.compose.application import application
 from persys_agent.runtimes.compose.inheritance import MOST_ENTRIES, MOST_SERVICES, with_inherited
-from persys_agent.runtimes.port import FailureCode, Order, RuntimeFailedError
-from persys_core.model.resources import Resources
-from persys_core.model.spec import ComposeSpec, WorkloadSpec
-from persys_core.model.states import WorkloadType
-
-
-def read(source: str) -> None:
-    """As the runtime does it."""
-    spec = WorkloadSpec(WorkloadType.COMPOSE, Resources(), ComposeSpec(inline_yaml=source))
-    folder = Path("/nonexistent/compose/p-1")
-    application(Order("w", "r", "h", spec), folder, allow_privileged=False)
+from persys_agent.runtimes.port import FailureCode, RuntimeFailedError
+from tests.unit.agent.runtimes.compose.test_application import read
 
 
 def test_a_service_has_what_it_inherits() -> None:
