@@ -352,6 +352,51 @@ async def test_without_a_parent_each_service_is_held_to_the_whole(
 
 
 @pytest.mark.asyncio
+async def test_without_a_parent_no_service_has_more_by_another_spelling(
+    daemon: Dockerd, tmp_path: Path
+) -> None:
+    """Containers of one service share the whole, limits that are inherited count, a quota counts
+    with its period; what leaves a container too little memory is refused."""
+    settings = evolve(SETTINGS, cgroups=tmp_path / "none")
+    bench = ComposeBench(daemon, tmp_path / "projects", settings)
+    asked = Resources.of(cpu_millicores=300, memory_mb=48)
+    limited = {"resources": {"limits": {"cpus": "1.5"}}}
+    reserved = {"resources": {"reservations": {"memory": "16m"}}}
+    parts = {
+        "base": service(deploy=limited),
+        "heir": {"extends": {"service": "base"}, "deploy": reserved},
+        "many": service(scale=3),
+        "quota": service(cpu_quota=20_000, cpu_period=20_000),
+    }
+    async with closing(bench):
+        name = bench.new_id()
+        async with removing(bench.runtime, name):
+            await bench.runtime.create(order_of(name, compose(parts, asked=asked)))
+            shown = [each for each in daemon.containers().values() if holds(each, name)]
+            found = sorted(
+                (each["Config"]["Labels"]["com.docker.compose.service"], cores(each["HostConfig"]))
+                for each in shown
+            )
+            assert found == [
+                ("base", 0.3),
+                ("heir", 0.3),
+                *[("many", 0.1)] * 3,
+                ("quota", 0.3),
+            ]
+            assert {each["HostConfig"]["Memory"] >> 20 for each in shown} == {16, 48}
+        nine = compose({"a": service(scale=9)}, asked=asked)
+        with pytest.raises(RuntimeFailedError, match=r"a: a memory limit of .* for 9 of") as raised:
+            await bench.runtime.create(order_of(name, nine))
+        assert raised.value.code is FailureCode.INVALID_SPEC
+        assert await bench.leftovers(name) == []
+
+
+def cores(host: dict[str, Any]) -> float:
+    """What CPU time the Engine gives a container."""
+    return float(host["NanoCpus"] / 1e9 or host["CpuQuota"] / (host["CpuPeriod"] or 100_000))
+
+
+@pytest.mark.asyncio
 async def test_what_is_adopted_stays_where_it_stands(
     applications: ComposeBench, daemon: Dockerd
 ) -> None:
