@@ -43,7 +43,7 @@ from persys_core.model.workload import FailureKind
 from persys_core.retry.failure import classify_failure
 from tests.contract.compose_bench import ComposeBench, compose, service
 from tests.contract.docker_bench import LASTING, MISSING_IMAGE, OWNER
-from tests.servers.dockerd import Dockerd, compose_binary, run_dockerd
+from tests.servers.dockerd import IMAGE, Dockerd, compose_binary, run_dockerd
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SETTINGS = ComposeSettings(removal_grace=timedelta(seconds=1))
@@ -314,6 +314,30 @@ async def test_limits_come_back_with_the_host(applications: ComposeBench) -> Non
         assert limits(name)[0] != str(48 << 20)
         assert len(await (await applications.again()).instances()) == 1
         await asyncio.gather(*(it for it in asyncio.all_tasks() if it.get_name()[:6] == "limit-"))
+        assert limits(name)[::2] == (str(48 << 20), "50000")
+
+
+@pytest.mark.asyncio
+async def test_one_container_elsewhere_takes_no_limits_away(applications: ComposeBench) -> None:
+    """Where an older revision left a container without a parent, first of all, those that stand
+    below one are held as before."""
+    name = applications.new_id()
+    asked = Resources.of(cpu_millicores=500, memory_mb=48)
+    async with removing(applications.runtime, name):
+        await run(applications, order_of(name, compose({"web": service()}, asked=asked)))
+        shown = next(
+            each for each in applications.daemon.containers().values() if holds(each, name)
+        )
+        labels = {**shown["Config"]["Labels"], "com.docker.compose.service": "aaa"}
+        older = {
+            "Image": IMAGE,
+            "Cmd": ["sleep", "600"],
+            "Labels": {**labels, "persys.cgroup_parent": ""},
+            "HostConfig": {"NetworkMode": "none"},
+        }
+        await applications.engine.start(await applications.engine.create(f"{name}-aaa", older))
+        await asyncio.to_thread(CgroupTree(CGROUPS).limit, project(OWNER, name), Resources())
+        await (await applications.again()).start(name)
         assert limits(name)[::2] == (str(48 << 20), "50000")
 
 
