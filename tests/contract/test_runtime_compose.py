@@ -43,7 +43,7 @@ from persys_core.model.workload import FailureKind
 from persys_core.retry.failure import classify_failure
 from tests.contract.compose_bench import ComposeBench, compose, service
 from tests.contract.docker_bench import LASTING, MISSING_IMAGE, OWNER
-from tests.servers.dockerd import Dockerd, compose_binary, run_dockerd
+from tests.servers.dockerd import IMAGE, Dockerd, compose_binary, run_dockerd
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SETTINGS = ComposeSettings(removal_grace=timedelta(seconds=1))
@@ -313,6 +313,31 @@ async def test_limits_come_back_with_the_host(applications: ComposeBench) -> Non
         await asyncio.to_thread(CgroupTree(CGROUPS).limit, project(OWNER, name), Resources())
         assert limits(name)[0] != str(48 << 20)
         assert len(await (await applications.again()).instances()) == 1
+        await asyncio.gather(*(it for it in asyncio.all_tasks() if it.get_name()[:6] == "limit-"))
+        assert limits(name)[::2] == (str(48 << 20), "50000")
+
+
+@pytest.mark.asyncio
+async def test_one_container_elsewhere_takes_no_limits_away(applications: ComposeBench) -> None:
+    """Where an older revision left a container without a parent, first of all, those that stand
+    below one are held as before."""
+    name = applications.new_id()
+    asked = Resources.of(cpu_millicores=500, memory_mb=48)
+    async with removing(applications.runtime, name):
+        await run(applications, order_of(name, compose({"web": service()}, asked=asked)))
+        shown = next(
+            each for each in applications.daemon.containers().values() if holds(each, name)
+        )
+        labels = {**shown["Config"]["Labels"], "com.docker.compose.service": "aaa"}
+        older = {
+            "Image": IMAGE,
+            "Cmd": ["sleep", "600"],
+            "Labels": {**labels, "persys.cgroup_parent": ""},
+            "HostConfig": {"NetworkMode": "none"},
+        }
+        await applications.engine.start(await applications.engine.create(f"{name}-aaa", older))
+        await asyncio.to_thread(CgroupTree(CGROUPS).limit, project(OWNER, name), Resources())
+        await (await applications.again()).start(name)
         assert limits(name)[::2] == (str(48 << 20), "50000")
 
 
@@ -348,6 +373,51 @@ async def test_without_a_parent_each_service_is_held_to_the_whole(
             shown = [each for each in daemon.containers().values() if holds(each, name)]
             host = shown[0]["HostConfig"]
             assert (host["CgroupParent"], host["Memory"]) == ("", 32 << 20)
+
+
+@pytest.mark.asyncio
+async def test_without_a_parent_no_service_has_more_by_another_spelling(
+    daemon: Dockerd, tmp_path: Path
+) -> None:
+    """Containers of one service share the whole, limits that are inherited count, a quota counts
+    with its period; what leaves a container too little memory is refused."""
+    settings = evolve(SETTINGS, cgroups=tmp_path / "none")
+    bench = ComposeBench(daemon, tmp_path / "projects", settings)
+    asked = Resources.of(cpu_millicores=300, memory_mb=48)
+    limited = {"resources": {"limits": {"cpus": "1.5"}}}
+    reserved = {"resources": {"reservations": {"memory": "16m"}}}
+    parts = {
+        "base": service(deploy=limited),
+        "heir": {"extends": {"service": "base"}, "deploy": reserved},
+        "many": service(scale=3),
+        "quota": service(cpu_quota=20_000, cpu_period=20_000),
+    }
+    async with closing(bench):
+        name = bench.new_id()
+        async with removing(bench.runtime, name):
+            await bench.runtime.create(order_of(name, compose(parts, asked=asked)))
+            shown = [each for each in daemon.containers().values() if holds(each, name)]
+            found = sorted(
+                (each["Config"]["Labels"]["com.docker.compose.service"], cores(each["HostConfig"]))
+                for each in shown
+            )
+            assert found == [
+                ("base", 0.3),
+                ("heir", 0.3),
+                *[("many", 0.1)] * 3,
+                ("quota", 0.3),
+            ]
+            assert {each["HostConfig"]["Memory"] >> 20 for each in shown} == {16, 48}
+        nine = compose({"a": service(scale=9)}, asked=asked)
+        with pytest.raises(RuntimeFailedError, match=r"a: a memory limit of .* for 9 of") as raised:
+            await bench.runtime.create(order_of(name, nine))
+        assert raised.value.code is FailureCode.INVALID_SPEC
+        assert await bench.leftovers(name) == []
+
+
+def cores(host: dict[str, Any]) -> float:
+    """What CPU time the Engine gives a container."""
+    return float(host["NanoCpus"] / 1e9 or host["CpuQuota"] / (host["CpuPeriod"] or 100_000))
 
 
 @pytest.mark.asyncio

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from persys_agent.runtimes.compose.checks import check_application
 from persys_agent.runtimes.compose.runtime import ComposeRuntime
 from persys_agent.runtimes.compose.settings import ComposeSettings
 from persys_agent.runtimes.docker.checks import check_container
@@ -54,7 +55,7 @@ def _compose(settings: NodeSettings, owner: Owner) -> Built:
             images=_docker_settings(settings),
         ),
     )
-    return Built(runtime, runtime)
+    return Built(runtime, runtime, check_application)
 
 
 def _libvirt(settings: NodeSettings, owner: Owner) -> Built:

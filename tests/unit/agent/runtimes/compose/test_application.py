@@ -145,6 +145,32 @@ def test_no_service_has_more_than_the_whole() -> None:
     assert bare["labels"]["persys.cgroup_parent"] == ""
 
 
+def test_containers_of_one_service_share_the_whole() -> None:
+    """Where there is no group above them; with one it is not for them to share."""
+    app = read("services: {a: {scale: 3}, b: {deploy: {replicas: 2}}, c: {scale: 0}}")
+    asked = Resources.of(cpu_millicores=600, memory_mb=96)
+    services = laid_over(app, asked)["services"]
+    assert [services[each]["cpus"] for each in "abc"] == [0.2, 0.3, 0.6]
+    assert services["a"]["mem_limit"] == str(32 << 20)
+    assert laid_over(app, asked, "/persys/p-1")["services"]["a"]["cpus"] == 0.6
+    assert app.expected == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("services: {a: {scale: 12}}", "services.a: a memory limit of 5592405 bytes, of 64 MB for"),
+        ("services: {a: {mem_limit: 5m}}", "services.a: a memory limit of 5242880 bytes is less"),
+        ("services: {a: {scale: many}}", 'services.a.scale: "many" is no whole number'),
+    ],
+)
+def test_less_memory_than_a_container_can_have_is_refused(source: str, told: str) -> None:
+    """No other try could help."""
+    with pytest.raises(RuntimeFailedError, match=told) as raised:
+        laid_over(read(source), Resources.of(memory_mb=64))
+    assert raised.value.code is FailureCode.INVALID_SPEC
+
+
 def test_images_are_those_that_will_run() -> None:
     """Each once, with variables replaced; what nobody starts is not pulled."""
     body = ComposeSpec(
@@ -157,7 +183,7 @@ def test_aliases_do_not_multiply() -> None:
     """A file that is short and stands for no end of text is read at once, or refused."""
     lines = ["x0: &a0 [x, x]", *(f"x{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 60))]
     bomb = "\n".join([*lines, "services: {a: {image: x, labels: *a59, mem_limit: *a59}}"])
-    assert laid_over(read(bomb), Resources.of(memory_mb=1))["services"]["a"]["mem_limit"]
+    assert laid_over(read(bomb), Resources.of(memory_mb=6))["services"]["a"]["mem_limit"]
     with pytest.raises(RuntimeFailedError, match="devices: a list or mapping"):
         read(bomb.replace("labels", "devices"))
     assert read("x: &x [*x]\nservices: {a: {image: y}}").images == ("y",)

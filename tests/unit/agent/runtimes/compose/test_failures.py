@@ -24,6 +24,8 @@ from persys_agent.runtimes.port import FailureCode
         ("validating /x/compose.yaml: services.a additional properties 'imag' not allowed",
          FailureCode.INVALID_SPEC),
         ("bind source path does not exist: /x", FailureCode.VOLUME_FAILED),
+        ("Error response from daemon: Minimum memory limit allowed is 6MB",
+         FailureCode.INVALID_SPEC),
         ("write /x: no space left on device", FailureCode.STORAGE_FULL),
         ("it exports nothing to report", FailureCode.RUNTIME_ERROR),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -38,7 +39,7 @@ class Programs:
 
     def __init__(self, code: int = 0) -> None:
         self.calls: list[tuple[str, ...]] = []
-        self._code = code
+        self.code = code
 
     async def run(
         self,
@@ -50,7 +51,7 @@ class Programs:
         input: bytes = b"",
     ) -> CommandResult:
         self.calls.append(tuple(argv))
-        return CommandResult(self._code, said="no bus")
+        return CommandResult(self.code, said="no bus")
 
     def find(self, program: str) -> str:
         return program
@@ -198,20 +199,119 @@ async def test_a_group_with_a_past_is_made_anew(tmp_path: Path) -> None:
     assert tree.limited
 
 
+async def tried() -> None:
+    """What was begun beside a look has ended."""
+    await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
+
+
 @pytest.mark.asyncio
 async def test_limits_come_back_with_the_host(tmp_path: Path) -> None:
-    """What Docker started by itself is held again, once; where that fails nothing else does."""
+    """What Docker started by itself is held again, once."""
     programs = Programs()
     made = sums(tmp_path, {}, programs)
     hold = hold_labelled(PROJECT, Hold(PROJECT, ASKED, SLICE).labels)
+    made.keep_trying(hold)
+    made.keep_trying(hold)
+    assert programs.calls == []  # a look has no time for it
+    await tried()
+    made.keep_trying(hold)
     await made.keep(hold)
-    await made.keep(hold)
+    await tried()
     assert len(programs.calls) == 1
-    broken = Programs(code=1)
-    made = sums(tmp_path, {}, broken)
-    await made.keep(hold)
-    await made.keep(hold)
-    assert len(broken.calls) == 1
+
+
+@pytest.mark.asyncio
+async def test_what_could_not_be_held_is_tried_again(tmp_path: Path) -> None:
+    """A systemd that is not up yet, or slow, leaves nothing without limits for good; it is asked
+    ever more seldom, and anew where something else is to be held."""
+    programs, now = Programs(code=1), 0.0
+    tree = CgroupTree(tmp_path / "cgroup")
+    made = SumLimits(Daemon({}), programs, tree, SystemdFolders(tmp_path), clock=lambda: now)
+    hold = Hold(PROJECT, ASKED, SLICE)
+    tries = []
+    for now in map(float, range(100)):
+        before = len(programs.calls)
+        made.keep_trying(hold)
+        await tried()
+        tries += [now] * (len(programs.calls) - before)
+    assert tries == [0, 5, 15, 35, 75]
+    made.keep_trying(Hold(PROJECT, Resources.of(memory_mb=32), SLICE))
+    await tried()
+    assert len(programs.calls) == 6
+    await made.keep(hold)  # a start does not wait for that
+    assert len(programs.calls) == 7
+    programs.code, now = 0, 1000.0
+    made.keep_trying(hold)
+    await tried()
+    made.keep_trying(hold)
+    await tried()
+    assert len(programs.calls) == 8
+
+
+class Slow(Programs):
+    """Ends no program before it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.let, self.began = asyncio.Event(), asyncio.Event()
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: timedelta,
+        env: Mapping[str, str] | None = None,
+        cwd: str = "",
+        input: bytes = b"",
+    ) -> CommandResult:
+        self.began.set()
+        await self.let.wait()
+        return await super().run(argv, timeout=timeout)
+
+
+@pytest.mark.asyncio
+async def test_what_is_tried_late_undoes_nothing(tmp_path: Path) -> None:
+    """One that waits for its turn does nothing to a project that was removed, or is held to more,
+    meanwhile."""
+    slow = Slow()
+    made = sums(tmp_path, {}, slow)
+    newer = Hold(PROJECT, Resources.of(cpu_millicores=500), SLICE)
+    enforcing = asyncio.create_task(made.enforce(newer))
+    await slow.began.wait()
+    made.keep_trying(Hold(PROJECT, ASKED, SLICE))
+    releasing = asyncio.create_task(made.release(PROJECT))
+    await asyncio.sleep(0)
+    slow.let.set()
+    await asyncio.gather(enforcing, releasing)
+    await tried()
+    words = ("CPUQuota=50%", "MemoryMax=infinity", "MemorySwapMax=infinity")
+    assert slow.calls == [("systemctl", "set-property", "--runtime", SLICE, *words)]
+
+
+@pytest.mark.asyncio
+async def test_the_end_of_an_agent_waits_for_no_program(tmp_path: Path) -> None:
+    """What is tried beside looks ends with it."""
+    slow = Slow()
+    made = sums(tmp_path, {}, slow)
+    made.keep_trying(Hold(PROJECT, ASKED, SLICE))
+    await slow.began.wait()
+    await made.aclose()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+def test_containers_of_several_revisions_are_held_by_what_has_a_parent() -> None:
+    """One that stands nowhere does not take the parent from under those that stand in it."""
+    none, less = Hold(PROJECT, Resources()), Hold(PROJECT, ASKED, SLICE)
+    more = Hold(PROJECT, Resources.of(cpu_millicores=100, memory_mb=128), SLICE)
+    free = Hold(PROJECT, Resources.of(memory_mb=32), SLICE)
+
+    def found(*holds: Hold) -> Hold:
+        return hold_labelled(PROJECT, *(each.labels for each in holds))
+
+    assert found(none, less) == less
+    assert found(none, none) == none
+    assert found(less, more).asked == Resources.of(cpu_millicores=250, memory_mb=128)
+    assert found(less, free).asked == Resources.of(memory_mb=64)
 
 
 def test_labels_name_no_other_parent() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from persys_agent.clock import SystemClock
+from persys_agent.runtimes.compose.checks import check_application
 from persys_agent.runtimes.docker.checks import check_container
 from persys_agent.runtimes.factory import build_backends
 from persys_agent.runtimes.port import FailureCode, Owner, RuntimeFailedError
@@ -43,7 +44,10 @@ def test_what_is_the_nodes_to_say_is_not_refused(memory_mb: int) -> None:
     check_container(spec(ContainerSpec("a", privileged=True), memory_mb=memory_mb))
 
 
-def test_a_real_node_checks_containers() -> None:
+def test_a_real_node_checks_containers_and_applications() -> None:
     """What is checked is what runs on Docker."""
     backends = build_backends(load_settings({}), Owner("n1"), SystemClock())
-    assert backends.checks == {WorkloadType.CONTAINER: check_container}
+    assert backends.checks == {
+        WorkloadType.CONTAINER: check_container,
+        WorkloadType.COMPOSE: check_application,
+    }

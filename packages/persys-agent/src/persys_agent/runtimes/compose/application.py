@@ -16,17 +16,20 @@ from pathlib import Path
 import yaml
 from attrs import frozen
 
-from persys_agent.runtimes.compose.caps import capped
+from persys_agent.runtimes.compose.caps import capped, copies
 from persys_agent.runtimes.compose.command_line import bare_environment
 from persys_agent.runtimes.compose.escapes import check_file, sockets
 from persys_agent.runtimes.compose.folder import OWN_FILES
+from persys_agent.runtimes.compose.inheritance import with_inherited
 from persys_agent.runtimes.compose.paths import check_paths
-from persys_agent.runtimes.compose.reading import replaced, with_inherited, word
+from persys_agent.runtimes.compose.reading import replaced, word
 from persys_agent.runtimes.compose.sums import Hold
+from persys_agent.runtimes.docker.configuration import LEAST_MEMORY_MB
 from persys_agent.runtimes.docker.documents import Document, text
 from persys_agent.runtimes.docker.labels import owner_labels, work_labels
 from persys_agent.runtimes.port import FailureCode, Order, Owner, RuntimeFailedError
 from persys_core.model.ids import WorkloadId
+from persys_core.model.resources import MEMORY
 from persys_core.model.spec import ComposeSpec
 
 __all__ = ["EXEC_LABEL", "EXEC_SERVICE", "KIND", "Application", "application", "overlay", "project"]
@@ -35,6 +38,7 @@ KIND = "compose"
 EXEC_SERVICE = "persys.agent.exec_service"
 EXEC_LABEL = "persys.exec"
 _MOST_CHARACTERS = 1024 * 1024
+_BYTES_PER_MB = 1024 * 1024
 _SLUG_CHARACTERS = 40
 _DIGEST_CHARACTERS = 12
 _NOT_IN_A_PROJECT = re.compile(r"[^a-z0-9_-]+")
@@ -82,7 +86,7 @@ def application(
     if not found:
         raise _invalid("the Compose file has no services")
     _check_is_whole(content, found)
-    services = {name: with_inherited(name, found) for name in found}
+    services = with_inherited(found)
     if not allow_privileged:
         check_file(services, content, sockets(endpoint))
     check_paths(services, content, folder, OWN_FILES)
@@ -90,7 +94,7 @@ def application(
         text=body.inline_yaml,
         services=services,
         exec_service=_exec_service(order, services),
-        expected=frozenset(name for name, each in services.items() if _is_expected(each)),
+        expected=frozenset(name for name, each in services.items() if _is_expected(name, each)),
         volumes=tuple(
             name for name, each in _objects(content, "volumes").items() if not each.get("external")
         ),
@@ -107,7 +111,7 @@ def overlay(app: Application, owner: Owner, order: Order, hold: Hold) -> str:
             "labels": _escaped(
                 labels | {EXEC_LABEL: "true" if name == app.exec_service else "false"}
             ),
-            **capped(each, hold.asked),
+            **_capped(name, each, hold),
             **parent,
         }
         for name, each in app.services.items()
@@ -119,6 +123,27 @@ def overlay(app: Application, owner: Owner, order: Order, hold: Hold) -> str:
     if app.version:
         content["version"] = app.version
     return json.dumps(content, indent=2)
+
+
+def _capped(name: str, service: Document, hold: Hold) -> Mapping[str, object]:
+    """Containers of one service share the whole where nothing else holds them together."""
+    sharing = 1 if hold.parent else max(1, _copies(name, service)[1])
+    laid = capped(service, hold.asked, sharing)
+    memory = int(text(laid, "mem_limit") or 0)
+    if not 0 < memory < LEAST_MEMORY_MB * _BYTES_PER_MB:
+        return laid
+    shared = f", of {hold.asked.get(MEMORY)} MB for {sharing} of them" if sharing > 1 else ""
+    raise _invalid(
+        f"services.{name}: a memory limit of {memory} bytes{shared} is less than a container can"
+        f" have: {LEAST_MEMORY_MB} MB; ask for more, or have fewer of them"
+    )
+
+
+def _copies(name: str, service: Document) -> tuple[int, int]:
+    try:
+        return copies(service)
+    except ValueError as error:
+        raise _invalid(f"services.{name}.{error}") from None
 
 
 def _exec_service(order: Order, services: Mapping[str, Document]) -> str:
@@ -185,10 +210,8 @@ def _objects(content: Mapping[str, object], key: str) -> dict[str, Mapping[str, 
     return {str(name): each or {} for name, each in found.items()}
 
 
-def _is_expected(service: Mapping[str, object]) -> bool:
-    deploy = service.get("deploy")
-    replicas = deploy.get("replicas") if isinstance(deploy, dict) else None
-    return not service.get("profiles") and 0 not in (service.get("scale", 1), replicas)
+def _is_expected(name: str, service: Document) -> bool:
+    return _copies(name, service)[0] > 0 and not service.get("profiles")
 
 
 def _invalid(message: str) -> RuntimeFailedError:

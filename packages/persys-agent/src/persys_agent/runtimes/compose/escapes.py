@@ -30,6 +30,7 @@ _HARMLESS = frozenset(
 """Docker's own choice for every container, and what concerns only the container itself."""
 _NO = (None, False, "false", "no", "", 0)
 _SOCKETS = ("/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock")
+_MOST_SHOWN, _MOST_SHOWN_CHARACTERS = 10, 200
 _ADVICE = "take it out of the Compose file, or have the node's operator set allow_privileged"
 
 
@@ -123,11 +124,10 @@ def check_file(
         for way in WAYS
         if (given := way.gives(service.get(way.key)))
     ]
-    found += [
-        f"{each.where}: {each.key}: {each.path}"
-        for each in mounted_paths(services, content)
-        if os.path.isabs(each.path) and _gives_socket(each.path, forbidden)
-    ]
+    mounted = list(mounted_paths(services, content))
+    absolute = {each.path for each in mounted if os.path.isabs(each.path)}
+    giving = {each for each in absolute if _gives_socket(each, forbidden)}
+    found += [f"{each.where}: {each.key}: {each.path}" for each in mounted if each.path in giving]
     _refuse(found)
 
 
@@ -158,10 +158,12 @@ def _gives_socket(path: str, forbidden: frozenset[PurePosixPath]) -> bool:
 
 def _refuse(found: Sequence[str]) -> None:
     if found:
+        told = sorted(set(found))
+        shown = "; ".join(each[:_MOST_SHOWN_CHARACTERS] for each in told[:_MOST_SHOWN])
+        more = f"; and {len(told) - _MOST_SHOWN} more" if len(told) > _MOST_SHOWN else ""
         raise RuntimeFailedError(
             FailureCode.INVALID_SPEC,
-            "what gives the host away is not allowed on this node:"
-            f" {'; '.join(sorted(set(found)))}; {_ADVICE}",
+            f"what gives the host away is not allowed on this node: {shown}{more}; {_ADVICE}",
         )
 
 

@@ -29,7 +29,8 @@ _NO_IMAGE = re.compile(r"\bNo such image\b|\bimage \S+ not found\b")
 _FILE = re.compile(
     r"The Compose file .* is invalid|^validating |yaml: |Unsupported config option"
     r"|refers to undefined|undefined (?:volume|network|service)|invalid (?:compose|interpolation)"
-    r"|Invalid interpolation format|neither an image nor a build context",
+    r"|Invalid interpolation format|neither an image nor a build context"
+    r"|Minimum memory limit allowed is",
     re.MULTILINE,
 )
 _PROGRESS = re.compile(r"^(?:Creating|Recreating|Starting|Stopping|Removing|Pulling)\b.*$\n?", re.M)

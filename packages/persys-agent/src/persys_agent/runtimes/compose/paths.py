@@ -9,7 +9,7 @@ nobody's business, however they are named.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from attrs import evolve, frozen
@@ -45,12 +45,17 @@ def check_paths(
 ) -> None:
     """Raises ``RuntimeFailedError`` for a path that leads where none may; ``folder`` is the
     project's, beside those of others, and ``own`` the names of our files there. Looks links up."""
-    for each in mounted_paths(services, content):
+    for each in _each_once(mounted_paths(services, content)):
         if problem := _problem(each.path, folder) or _own_problem(each.path, folder, own):
             raise _refused(each, problem)
-    for each in map(_expanded, _env_files(services)):
+    for each in _each_once(map(_expanded, _env_files(services))):
         if problem := _problem(each.path, folder):
             raise _refused(each, problem)
+
+
+def _each_once(found: Iterable[HostPath]) -> Iterable[HostPath]:
+    """What leads to the same place is looked up once, however often a file has it."""
+    return {each.path: each for each in found}.values()
 
 
 def _expanded(found: HostPath) -> HostPath:

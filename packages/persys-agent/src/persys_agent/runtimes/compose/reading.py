@@ -1,6 +1,6 @@
-"""A Compose file as Compose reads it: variables replaced, inherited keys filled in.
+"""A Compose file as Compose reads it: variables replaced.
 
-Decided here: what is understood of both, so that limits and dangers are looked for in what counts.
+Decided here: what is understood of them, so that limits and dangers are looked for in what counts.
 It need not be all that Compose understands: what was really made is looked at once more before it
 is started (``escapes``).
 """
@@ -10,15 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from persys_agent.runtimes.docker.documents import Document
-
-__all__ = ["replaced", "with_inherited", "word"]
+__all__ = ["replaced", "word"]
 
 _VARIABLE = re.compile(
     r"\$(?:(?P<dollar>\$)|(?P<bare>[A-Za-z_]\w*)"
     r"|\{(?P<name>[A-Za-z_]\w*)(?:(?P<how>:?[-?+])(?P<word>[^}$]*+))?\})"
 )
-_MOST_ANCESTORS = 20
 
 
 def replaced(value: object, variables: Mapping[str, str]) -> object:
@@ -51,29 +48,6 @@ def word(value: object) -> str:
     if isinstance(value, list | Mapping | tuple | set):
         return "a list or mapping"
     return str(value)
-
-
-def with_inherited(name: str, services: Mapping[str, Document]) -> Document:
-    """A service with what it has from others of the file by ``extends``."""
-    found, next_name = dict(services[name]), name
-    for _ in range(_MOST_ANCESTORS):
-        extends = services[next_name].get("extends")
-        base = extends.get("service") if isinstance(extends, Mapping) else extends
-        if not isinstance(base, str) or base not in services:
-            break
-        for key, value in services[base].items():
-            found[key] = _joined(value, found[key]) if key in found else value
-        next_name = base
-    return found
-
-
-def _joined(inherited: object, own: object) -> object:
-    """Lists of both, and mappings of both; of single values that of the service itself."""
-    if isinstance(inherited, list) and isinstance(own, list):
-        return [*inherited, *own]
-    if isinstance(inherited, Mapping) and isinstance(own, Mapping):
-        return {**inherited, **own}
-    return own
 
 
 def _value(found: re.Match[str], variables: Mapping[str, str]) -> str:

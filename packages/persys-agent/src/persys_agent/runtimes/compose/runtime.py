@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import timedelta
 from functools import partial
@@ -147,7 +147,7 @@ class ComposeRuntime:
         await asyncio.to_thread(folder.write, files)
         if existing and _is_up_to_date(existing, app, order):
             # Where they stand, which need not be where they would stand if they were made now.
-            await self._sums.keep(self._hold(name, _labels(existing[0])))
+            await self._sums.keep(self._hold(name, map(_labels, existing)))
             return Creation.ADOPTED
         try:
             if policy is not PullPolicy.MISSING:  # what is missing Compose pulls by itself
@@ -164,7 +164,7 @@ class ComposeRuntime:
     async def start(self, workload_id: WorkloadId) -> None:
         """Run every service that is not done; nothing happens where all of them run."""
         shown = await self._required(checked_id(workload_id))
-        hold = self._hold(workload_id, _labels(shown[0]))
+        hold = self._hold(workload_id, map(_labels, shown))
         if is_up([await self._alone(workload_id, each) for each in shown]):
             await self._sums.keep(hold)
             return
@@ -203,11 +203,11 @@ class ComposeRuntime:
 
     async def instances(self) -> Sequence[Instance]:
         """Every application of ours."""
-        found = {}
+        found: defaultdict[WorkloadId, list[Mapping[str, str]]] = defaultdict(list)
         for each in await self._ours({}):
-            found[texts(each, "Labels")[WORKLOAD]] = texts(each, "Labels")
+            found[texts(each, "Labels")[WORKLOAD]].append(texts(each, "Labels"))
         for name, labels in found.items():
-            await self._sums.keep(self._hold(name, labels))
+            self._sums.keep_trying(self._hold(name, labels))
         listed = await asyncio.gather(*map(self.inspect, sorted(found)))
         return [each for each in listed if each is not None]
 
@@ -257,13 +257,14 @@ class ComposeRuntime:
 
     async def aclose(self) -> None:
         """Close the connections; the applications run on."""
+        await self._sums.aclose()
         await self._engine.aclose()
 
     def _folder(self, workload_id: WorkloadId) -> ProjectFolder:
         return ProjectFolder(self._root, project(self._owner, workload_id))
 
-    def _hold(self, workload_id: WorkloadId, labels: Mapping[str, str]) -> Hold:
-        return hold_labelled(project(self._owner, workload_id), labels)
+    def _hold(self, workload_id: WorkloadId, labels: Iterable[Mapping[str, str]]) -> Hold:
+        return hold_labelled(project(self._owner, workload_id), *labels)
 
     async def _env(self, order: Order) -> str:
         assert isinstance(order.spec.body, ComposeSpec)

@@ -5,6 +5,8 @@ parent has the limits. With Docker's own driver for cgroups that is a folder of 
 with systemd's a slice. Where the agent can have neither (a daemon elsewhere, no right to write),
 each service alone is held to the whole (``caps``), which is said by the probe. What a project is
 held to stands in the labels of its containers, so that it is known after the host was restarted.
+Only what was enforced counts as held. What a look finds not held is tried beside it, ever more
+seldom.
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import structlog
 from attrs import field, frozen
@@ -39,6 +43,9 @@ _TRIES = 20
 _WAIT_SECONDS = 0.05
 _NOT_YET = (errno.EINVAL, errno.EBUSY)
 _PATIENCE = timedelta(seconds=20)
+_FIRST_SECONDS = 5.0
+_LONGEST_SECONDS = 300.0
+_AT_ONCE = 4
 
 
 @frozen
@@ -58,12 +65,36 @@ class Hold:
         return {_PARENT: self.parent, _CPU: cpu, _MEMORY: memory}
 
 
-def hold_labelled(project: str, labels: Mapping[str, str]) -> Hold:
+def hold_labelled(project: str, labels: Mapping[str, str], *more: Mapping[str, str]) -> Hold:
     """The hold of a project whose containers have these labels. Only a parent that is this
-    project's own is one: the file of an older release may have named any."""
+    project's own is one: the file of an older release may have named any. Where containers of
+    several revisions stand, one below a parent counts, which is not to go with it in it, and the
+    most that any was promised."""
+    found = [_labelled(project, each) for each in (labels, *more)]
+    held = [each for each in found if each.parent] or found[:1]
+    asked = {name: _most(each.asked.get(name) for each in held) for name in (CPU, MEMORY)}
+    return Hold(project, Resources(asked), held[0].parent)
+
+
+def _labelled(project: str, labels: Mapping[str, str]) -> Hold:
     asked = Resources.of(cpu_millicores=number(labels, _CPU), memory_mb=number(labels, _MEMORY))
     parent = labels.get(_PARENT, "")
     return Hold(project, asked, parent if parent in (_folder(project), _slice(project)) else "")
+
+
+def _most(amounts: Iterable[int]) -> int:
+    """The most of them, where 0 is no limit at all."""
+    known = list(amounts)
+    return 0 if 0 in known else max(known)
+
+
+@frozen
+class _Failed:
+    """A hold that could not be enforced: how often, and when it is tried again."""
+
+    hold: Hold
+    attempts: int
+    next_at: float
 
 
 @frozen
@@ -82,7 +113,15 @@ class SumLimits:
     commands: Commands
     tree: CgroupTree
     systemd: SystemdFolders = SystemdFolders()
+    clock: Callable[[], float] = time.monotonic
     _held: dict[str, Hold] = field(factory=dict, init=False)
+    _failed: dict[str, _Failed] = field(factory=dict, init=False)
+    _tries: dict[str, asyncio.Task[None]] = field(factory=dict, init=False)
+    _running: set[asyncio.Task[None]] = field(factory=set, init=False)
+    _slots: asyncio.Semaphore = field(factory=lambda: asyncio.Semaphore(_AT_ONCE), init=False)
+    _locks: WeakValueDictionary[str, asyncio.Lock] = field(
+        factory=WeakValueDictionary[str, asyncio.Lock], init=False
+    )
 
     async def problem(self) -> str:
         """Why a sum cannot be held here; empty where it can. Raises where the Engine is silent."""
@@ -107,8 +146,81 @@ class SumLimits:
 
     async def enforce(self, hold: Hold) -> None:
         """Have the kernel hold it. Raises ``RuntimeFailedError``."""
+        self._tries.pop(hold.project, None)
+        async with self._lock(hold.project):
+            await self._enforce(hold)
+
+    async def keep(self, hold: Hold) -> None:
+        """Enforce it again where this process has not yet: Docker starts containers by itself when
+        the host comes up, in groups without limits. Raises nothing: what runs is not ended because
+        it could not be held, and ``keep_trying`` comes back to it."""
+        if not hold.parent or self._held.get(hold.project) == hold:
+            return
+        self._tries.pop(hold.project, None)
+        async with self._lock(hold.project):
+            await self._try(hold)
+
+    def keep_trying(self, hold: Hold) -> None:
+        """The same for a look, which has no time for it: at once, but beside the look; after a
+        failure not before its wait is over, which gets longer each time."""
+        project, failed = hold.project, self._failed.get(hold.project)
+        if not hold.parent or self._held.get(project) == hold or project in self._tries:
+            return
+        if failed is not None and failed.hold == hold and self.clock() < failed.next_at:
+            return
+        task = asyncio.create_task(self._try_beside(hold), name=f"limit-{project}")
+        self._tries[project] = task
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def aclose(self) -> None:
+        """End what is tried now; the groups stay as they are."""
+        running = list(self._running)
+        for each in running:
+            each.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def release(self, project: str) -> None:
+        """Remove the parent of a project whose containers are gone, or stand elsewhere; nothing
+        where there is none. What still runs in a slice would be stopped with it."""
+        self._tries.pop(project, None)
+        async with self._lock(project):
+            await self._release(project)
+
+    def _lock(self, project: str) -> asyncio.Lock:
+        """One thing at a time is done to the parent of a project."""
+        return self._locks.setdefault(project, asyncio.Lock())
+
+    async def _try_beside(self, hold: Hold) -> None:
+        """Nothing where the project was enforced or released while this waited: it may be gone."""
+        me = asyncio.current_task()
+        try:
+            async with self._slots, self._lock(hold.project):
+                if self._tries.get(hold.project) is me:
+                    await self._try(hold)
+        finally:
+            if self._tries.get(hold.project) is me:
+                del self._tries[hold.project]
+
+    async def _try(self, hold: Hold) -> None:
+        try:
+            await self._enforce(hold)
+        except RuntimeFailedError as error:
+            before = self._failed.get(hold.project)
+            attempts = before.attempts + 1 if before is not None and before.hold == hold else 0
+            wait = min(_FIRST_SECONDS * 2 ** min(attempts, 10), _LONGEST_SECONDS)
+            self._failed[hold.project] = _Failed(hold, attempts, self.clock() + wait)
+            structlog.get_logger().warning(
+                "sum_not_limited",
+                project=hold.project,
+                reason=str(error),
+                next_try_in_seconds=int(wait),
+            )
+
+    async def _enforce(self, hold: Hold) -> None:
+        self._held.pop(hold.project, None)  # a half of it may be written before it fails
         if not hold.parent:
-            await self.release(hold.project)
+            await self._release(hold.project)
             return
         try:
             if hold.parent.endswith(_SLICE):
@@ -120,25 +232,12 @@ class SumLimits:
                 FailureCode.RUNTIME_ERROR,
                 f"the application cannot be held to what it asks for ({hold.parent}): {error}",
             ) from error
+        self._failed.pop(hold.project, None)
         self._held[hold.project] = hold
 
-    async def keep(self, hold: Hold) -> None:
-        """Enforce it again where this process has not yet: Docker starts containers by itself when
-        the host comes up, in groups without limits. Raises nothing, and tries it once."""
-        if not hold.parent or self._held.get(hold.project) == hold:
-            return
-        self._held[hold.project] = hold
-        try:
-            await self.enforce(hold)
-        except RuntimeFailedError as error:
-            structlog.get_logger().warning(
-                "sum_not_limited", project=hold.project, reason=str(error)
-            )
-
-    async def release(self, project: str) -> None:
-        """Remove the parent of a project whose containers are gone, or stand elsewhere; nothing
-        where there is none. What still runs in a slice would be stopped with it."""
+    async def _release(self, project: str) -> None:
         self._held.pop(project, None)
+        self._failed.pop(project, None)
         name = _slice(project)
         if self._drop_ins(project).exists():
             try:
