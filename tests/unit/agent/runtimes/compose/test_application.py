@@ -106,6 +106,15 @@ def test_the_service_for_commands_can_be_named() -> None:
         ("services: {a: text}", "no mapping"),
         ("volumes: {}", "no services"),
         (" ", "no Compose file"),
+        (
+            "services:\n  on: {pid: host}\n  'True': {}",
+            'the key on in line 2 is no text: write "on"',
+        ),
+        ("services: {0x1: {}}", "the key 0x1 in line 1"),
+        ("services: {a: {}, 'a': {}}", 'the key "a" in line 1 was there before'),
+        ("services: {a: {labels: {x: 1, x: 2}}}", 'the key "x"'),
+        ("services: {a: {}, ? [b] : {}}", "a key in line 1 is no text"),
+        ("services: {a: {'<<': {pid: host}}}", "the key <<"),
         ("a: !!python/object/apply:os.system [x]", "no YAML"),
         ("services: {a: {privileged: true}}", "not allowed"),
         ("services: {a: {privileged: '${X}'}}", "not allowed"),
@@ -168,3 +177,9 @@ def test_variables_without_an_end_take_no_time() -> None:
     began = time.monotonic()
     read("services: {a: {image: '" + "${a:-" * 100_000 + "'}}")
     assert time.monotonic() - began < 2
+
+
+def test_merge_keys_are_understood() -> None:
+    """They are no text, and the only keys that need not be one."""
+    app = read("x: &x {image: y}\nservices: {a: {<<: *x}, b: {<<: [*x], image: z}}")
+    assert [each["image"] for each in app.services.values()] == ["y", "z"]

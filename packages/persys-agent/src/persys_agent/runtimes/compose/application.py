@@ -21,7 +21,12 @@ from persys_agent.runtimes.compose.command_line import bare_environment
 from persys_agent.runtimes.compose.escapes import check_file, sockets
 from persys_agent.runtimes.compose.folder import OWN_FILES
 from persys_agent.runtimes.compose.paths import check_paths
-from persys_agent.runtimes.compose.reading import replaced, with_inherited, word
+from persys_agent.runtimes.compose.reading import (
+    key_problem,
+    replaced,
+    with_inherited,
+    word,
+)
 from persys_agent.runtimes.compose.sums import Hold
 from persys_agent.runtimes.docker.documents import Document, text
 from persys_agent.runtimes.docker.labels import owner_labels, work_labels
@@ -163,7 +168,7 @@ def _check_is_whole(content: Document, services: Mapping[str, Document]) -> None
 
 def _parsed(source: str) -> Mapping[str, object]:
     try:
-        content = yaml.safe_load(source)
+        content = _constructed(source)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -175,6 +180,17 @@ def _parsed(source: str) -> Mapping[str, object]:
     return content
 
 
+def _constructed(source: str) -> object:
+    loader = yaml.SafeLoader(source)
+    try:
+        root = loader.get_single_node()
+        if problem := key_problem(root):
+            raise _invalid(f"the Compose file is not clear: {problem}")
+        return None if root is None else loader.construct_document(root)
+    finally:
+        loader.dispose()
+
+
 def _objects(content: Mapping[str, object], key: str) -> dict[str, Mapping[str, object]]:
     found = content.get(key) or {}
     if not isinstance(found, dict):
@@ -182,7 +198,7 @@ def _objects(content: Mapping[str, object], key: str) -> dict[str, Mapping[str, 
     for name, each in found.items():
         if each is not None and not isinstance(each, dict):
             raise _invalid(f'"{key}.{name}" of the Compose file is no mapping')
-    return {str(name): each or {} for name, each in found.items()}
+    return {name: each or {} for name, each in found.items()}
 
 
 def _is_expected(service: Mapping[str, object]) -> bool:
