@@ -28,6 +28,8 @@ REFUSED = [
     ("security_opt", ["seccomp:unconfined"], "seccomp:unconfined"),
     ("security_opt", ["apparmor=unconfined"], "apparmor=unconfined"),
     ("security_opt", ["label=disable"], "label=disable"),
+    ("security_opt", ["label:type:spc_t"], "label:type:spc_t"),
+    ("security_opt", ["no-new-privileges:false"], "no-new-privileges:false"),
     ("security_opt", ["no-new-privileges", "seccomp=p.json"], "seccomp=p.json"),
     ("cgroup_parent", "/", "/"),
     ("use_api_socket", True, "True"),

@@ -68,13 +68,13 @@ def _capabilities(value: object) -> str:
 
 
 def _security(value: object) -> str:
-    """Profiles are refused whole: whether another one is weaker cannot be told here."""
+    """Profiles and labels are refused whole: which of them are weaker cannot be told here."""
     return ", ".join(each for each in map(word, _entries(value)) if not _is_stricter(each))
 
 
 def _is_stricter(option: str) -> bool:
     name, _, value = option.replace("=", ":", 1).partition(":")
-    return name == "no-new-privileges" or (name == "label" and value != "disable")
+    return name == "no-new-privileges" and value.strip().lower() in ("", "true")
 
 
 def _privileged_hooks(value: object) -> str:
