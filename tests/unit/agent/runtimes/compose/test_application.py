@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 
-from persys_agent.runtimes.compose.application import Application, application, overlay, project
+from persys_agent.runtimes.compose.application import (
+    Application,
+    application,
+    check_resolved,
+    overlay,
+    project,
+)
+from persys_agent.runtimes.compose.settings import ComposeSettings
 from persys_agent.runtimes.compose.sums import Hold
 from persys_agent.runtimes.port import FailureCode, Order, Owner, RuntimeFailedError
 from persys_core.model.resources import Resources
@@ -28,7 +35,7 @@ def order(source: str | SpecBody, **metadata: str) -> Order:
 
 def read(source: str | SpecBody, *, allow: bool = False, exec_service: str = "") -> Application:
     asked = order(source, **{"persys.agent.exec_service": exec_service})
-    return application(asked, FOLDER, allow_privileged=allow)
+    return application(asked, FOLDER, ComposeSettings(allow_privileged=allow))
 
 
 def laid_over(app: Application, asked: Resources = Resources(), parent: str = "") -> Any:
@@ -183,3 +190,49 @@ def test_merge_keys_are_understood() -> None:
     """They are no text, and the only keys that need not be one."""
     app = read("x: &x {image: y}\nservices: {a: {<<: *x}, b: {<<: [*x], image: z}}")
     assert [each["image"] for each in app.services.values()] == ["y", "z"]
+
+
+@pytest.mark.parametrize(
+    ("service", "told"),
+    [
+        ("volumes: [{type: bind, source: /nonexistent/compose/q-2, target: /x}]", "another appl"),
+        ("volumes: ['/nonexistent/compose/q-2:/x:rw']", "another application"),
+        ("volumes: ['/nonexistent:/x:rw']", "the agent keeps its own data there"),
+        ("build: {context: /nonexistent/compose/q-2}", "another application"),
+        ("pid: host", "a: pid: host"),
+        ("cgroup_parent: /other", "a: cgroup_parent: /other"),
+        ("on: x", "the key on in line 1"),
+        ("image: '" + "x" * 2 * 1024 * 1024 + "'", "stands for more than"),
+    ],
+)
+def test_what_compose_understands_is_held_to_the_same(service: str, told: str) -> None:
+    """However the file had said it."""
+    hold = Hold("p-1", Resources(), "/persys/p-1")
+    source = f"services: {{a: {{{service}}}}}"
+    with pytest.raises(RuntimeFailedError, match=told) as raised:
+        check_resolved(source, FOLDER, hold, ComposeSettings(), "unix:///x")
+    assert raised.value.code is FailureCode.INVALID_SPEC
+
+
+def test_what_is_laid_over_is_no_way_out() -> None:
+    """Our own parent, paths that were made whole, and dollars that are written twice."""
+    hold = Hold("p-1", Resources(), "/persys/p-1")
+    source = (
+        "name: p-1\nservices: {a: {cgroup_parent: /persys/p-1, command: ['$${A'],"
+        " volumes: [{type: bind, source: /nonexistent/compose/p-1/data, target: /x}],"
+        " build: {context: /nonexistent/compose/p-1, dockerfile: Dockerfile}}}"
+    )
+    check_resolved(source, FOLDER, hold, ComposeSettings(), "unix:///x")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "services: {a: {extends: {file: '${DOCKER_HOST:+../q/c.yaml}', service: b}}}",
+        "services: {a: {}}\ninclude: '${DOCKER_HOST:+../q/c.yaml}'",
+    ],
+)
+def test_no_variable_hides_another_file(source: str) -> None:
+    """Compose has some that a spec has not."""
+    with pytest.raises(RuntimeFailedError, match="names other files"):
+        read(source)

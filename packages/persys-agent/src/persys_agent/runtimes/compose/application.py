@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 import yaml
 from attrs import frozen
@@ -20,13 +21,14 @@ from persys_agent.runtimes.compose.caps import capped
 from persys_agent.runtimes.compose.command_line import bare_environment
 from persys_agent.runtimes.compose.escapes import check_file, sockets
 from persys_agent.runtimes.compose.folder import OWN_FILES
-from persys_agent.runtimes.compose.paths import check_paths
+from persys_agent.runtimes.compose.paths import check_paths, check_readable
 from persys_agent.runtimes.compose.reading import (
     key_problem,
     replaced,
     with_inherited,
     word,
 )
+from persys_agent.runtimes.compose.settings import ComposeSettings
 from persys_agent.runtimes.compose.sums import Hold
 from persys_agent.runtimes.docker.documents import Document, text
 from persys_agent.runtimes.docker.labels import owner_labels, work_labels
@@ -34,12 +36,24 @@ from persys_agent.runtimes.port import FailureCode, Order, Owner, RuntimeFailedE
 from persys_core.model.ids import WorkloadId
 from persys_core.model.spec import ComposeSpec
 
-__all__ = ["EXEC_LABEL", "EXEC_SERVICE", "KIND", "Application", "application", "overlay", "project"]
+__all__ = [
+    "EXEC_LABEL",
+    "EXEC_SERVICE",
+    "KIND",
+    "Application",
+    "application",
+    "check_resolved",
+    "overlay",
+    "project",
+]
 
 KIND = "compose"
 EXEC_SERVICE = "persys.agent.exec_service"
 EXEC_LABEL = "persys.exec"
 _MOST_CHARACTERS = 1024 * 1024
+_Loader: TypeAlias = Callable[[str], yaml.SafeLoader]
+_FAST_LOADER: _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_MOST_RESOLVED = 2 * _MOST_CHARACTERS
 _SLUG_CHARACTERS = 40
 _DIGEST_CHARACTERS = 12
 _NOT_IN_A_PROJECT = re.compile(r"[^a-z0-9_-]+")
@@ -75,22 +89,22 @@ def project(owner: Owner, workload_id: WorkloadId) -> str:
 
 
 def application(
-    order: Order, folder: Path, *, allow_privileged: bool, endpoint: str = ""
+    order: Order, folder: Path, settings: ComposeSettings, endpoint: str = ""
 ) -> Application:
     """The ordered application, for a project in ``folder`` on the daemon of ``endpoint``. Raises
     ``RuntimeFailedError`` where it cannot be one, or not here. Looks links of the host up."""
     body = order.spec.body
     if not isinstance(body, ComposeSpec):
         raise _invalid(f"a {order.spec.type} is nothing that Compose runs")
-    content = _content(body)
+    written = _written(body)
+    check_readable(_objects(written, "services"), body.env)
+    content = _content(written, {**body.env, **bare_environment()})
     found = _objects(content, "services")
     if not found:
         raise _invalid("the Compose file has no services")
     _check_is_whole(content, found)
     services = {name: with_inherited(name, found) for name in found}
-    if not allow_privileged:
-        check_file(services, content, sockets(endpoint))
-    check_paths(services, content, folder, OWN_FILES)
+    _check(services, content, folder, settings, endpoint)
     return Application(
         text=body.inline_yaml,
         services=services,
@@ -101,6 +115,35 @@ def application(
         ),
         version=word(content.get("version") or ""),
     )
+
+
+def check_resolved(
+    resolved: str, folder: Path, hold: Hold, settings: ComposeSettings, endpoint: str
+) -> None:
+    """The same for what Compose tells that it understands, with all that is laid over the file.
+    Raises ``RuntimeFailedError``. Looks links of the host up."""
+    if len(resolved) > _MOST_RESOLVED:
+        raise _invalid(f"the Compose file stands for more than {_MOST_RESOLVED} characters")
+    content = _content(_parsed(resolved, _FAST_LOADER), {})  # dollars are written twice there too
+    services = {
+        name: {key: each[key] for key in each if (key, each[key]) != ("cgroup_parent", hold.parent)}
+        for name, each in _objects(content, "services").items()
+    }
+    _check(services, content, folder, settings, endpoint)
+
+
+def _check(
+    services: Mapping[str, Document],
+    content: Document,
+    folder: Path,
+    settings: ComposeSettings,
+    endpoint: str,
+) -> None:
+    """What may be on this node, and where it may lead."""
+    if not settings.allow_privileged:
+        check_file(services, content, sockets(endpoint))
+    private = () if settings.allow_privileged else (folder.parent, *settings.private)
+    check_paths(services, content, folder, OWN_FILES, private)
 
 
 def overlay(app: Application, owner: Owner, order: Order, hold: Hold) -> str:
@@ -138,14 +181,19 @@ def _escaped(labels: Mapping[str, str]) -> Mapping[str, str]:
     return {label: value.replace("$", "$$") for label, value in labels.items()}
 
 
-def _content(body: ComposeSpec) -> Document:
-    """The file with its variables replaced by those of the spec, and those that Compose gets."""
+def _written(body: ComposeSpec) -> Mapping[str, object]:
+    """The file as it is written."""
     if not body.inline_yaml.strip():
         raise _invalid("there is no Compose file; a repository is nothing that the agent fetches")
     if len(body.inline_yaml) > _MOST_CHARACTERS:
         raise _invalid(f"the Compose file has more than {_MOST_CHARACTERS} characters")
+    return _parsed(body.inline_yaml)
+
+
+def _content(written: Mapping[str, object], variables: Mapping[str, str]) -> Document:
+    """The file with its variables replaced."""
     try:
-        content = replaced(_parsed(body.inline_yaml), {**body.env, **bare_environment()})
+        content = replaced(written, variables)
     except RecursionError:
         raise _invalid("the Compose file is nested too deeply to be read") from None
     assert isinstance(content, Mapping)
@@ -154,10 +202,10 @@ def _content(body: ComposeSpec) -> Document:
 
 def _check_is_whole(content: Document, services: Mapping[str, Document]) -> None:
     """Services of other files would be nobody's: no label of ours is laid over them."""
-    found = ["include"] if content.get("include") else []
+    found = ["include"] if content.get("include") not in (None, []) else []
     for name, each in services.items():
         extends = each.get("extends")
-        if isinstance(extends, Mapping) and extends.get("file"):
+        if isinstance(extends, Mapping) and extends.get("file") is not None:
             found.append(f"services.{name}.extends.file")
     if found:
         raise _invalid(
@@ -166,9 +214,9 @@ def _check_is_whole(content: Document, services: Mapping[str, Document]) -> None
         )
 
 
-def _parsed(source: str) -> Mapping[str, object]:
+def _parsed(source: str, loader: _Loader = yaml.SafeLoader) -> Mapping[str, object]:
     try:
-        content = _constructed(source)
+        content = _constructed(loader(source))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -180,8 +228,7 @@ def _parsed(source: str) -> Mapping[str, object]:
     return content
 
 
-def _constructed(source: str) -> object:
-    loader = yaml.SafeLoader(source)
+def _constructed(loader: yaml.SafeLoader) -> object:
     try:
         root = loader.get_single_node()
         if problem := key_problem(root):

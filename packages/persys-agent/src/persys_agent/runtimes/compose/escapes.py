@@ -30,6 +30,9 @@ _HARMLESS = frozenset(
 """Docker's own choice for every container, and what concerns only the container itself."""
 _NO = (None, False, "false", "no", "", 0)
 _SOCKETS = ("/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock")
+_NETWORKED = frozenset(("nfs", "nfs4", "cifs", "tmpfs"))
+_BINDING = frozenset(("bind", "rbind", "remount"))
+"""Options of a mount that make its type of no account."""
 _ADVICE = "take it out of the Compose file, or have the node's operator set allow_privileged"
 
 
@@ -128,15 +131,38 @@ def check_file(
         for each in mounted_paths(services, content)
         if os.path.isabs(each.path) and _gives_socket(each.path, forbidden)
     ]
+    for name in document(content, "volumes"):
+        found += _mounting(name, at(content, "volumes", name, "driver_opts"))
     _refuse(found)
 
 
 def check_made(
-    containers: Iterable[tuple[str, Document]], forbidden: frozenset[PurePosixPath]
+    containers: Iterable[tuple[str, Document]],
+    volumes: Iterable[Document],
+    forbidden: frozenset[PurePosixPath],
 ) -> None:
     """Raises ``RuntimeFailedError`` for what the Engine made of it: services, and how it shows
-    their containers."""
-    _refuse([told for service, shown in containers for told in _made(service, shown, forbidden)])
+    their containers and the project's volumes. One that no container mounts does not count."""
+    made = list(containers)
+    found = [told for service, shown in made for told in _made(service, shown, forbidden)]
+    mounted = {text(each, "Name") for _, shown in made for each in items(shown, "Mounts")}
+    for volume in volumes:
+        if (name := text(volume, "Name")) in mounted:
+            found += _mounting(name, volume.get("Options"))
+    _refuse(found)
+
+
+def _mounting(volume: str, options: object) -> Iterator[str]:
+    """What a volume mounts: nothing but what comes over the network, or is memory. All else may be
+    any folder or disk of the host, by ways (``overlay``) that nobody counts."""
+    if not options:
+        return
+    given = options if isinstance(options, Mapping) else {}
+    kind = word(given.get("type") or "").lower()
+    flags = frozenset(each.strip().lower() for each in word(given.get("o") or "").split(","))
+    if kind not in _NETWORKED or flags & _BINDING:
+        told = (kind, word(given.get("device") or ""), *sorted(flags & _BINDING))  # no passwords
+        yield f"volume {volume}: driver_opts: {', '.join(filter(None, told)) or 'of its own'}"
 
 
 def _made(service: str, shown: Document, forbidden: frozenset[PurePosixPath]) -> Iterator[str]:

@@ -8,13 +8,13 @@ is started (``escapes``).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import yaml
 
 from persys_agent.runtimes.docker.documents import Document
 
-__all__ = ["key_problem", "replaced", "with_inherited", "word"]
+__all__ = ["is_readable", "key_problem", "replaced", "with_inherited", "word"]
 
 _VARIABLE = re.compile(
     r"\$(?:(?P<dollar>\$)|(?P<bare>[A-Za-z_]\w*)"
@@ -80,6 +80,16 @@ def replaced(value: object, variables: Mapping[str, str]) -> object:
         return value
 
     return of(value)
+
+
+def is_readable(text: str, known: Collection[str]) -> bool:
+    """Whether all variables in ``text`` are known, and written as they are understood here."""
+
+    def rest(found: re.Match[str]) -> str:
+        is_known = found["dollar"] or (found["bare"] or found["name"]) in known
+        return "" if is_known else found[0]
+
+    return "$" not in _VARIABLE.sub(rest, text)
 
 
 def word(value: object) -> str:
