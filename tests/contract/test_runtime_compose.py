@@ -420,6 +420,20 @@ async def test_a_refused_revision_leaves_what_runs(
 
 
 @pytest.mark.asyncio
+async def test_volumes_are_made_as_the_file_says(applications: ComposeBench) -> None:
+    """With their options, by every Compose."""
+    name = applications.new_id()
+    options = {"type": "tmpfs", "device": "tmpfs", "o": "size=1m"}
+    volumes = {"memory": {"driver": "local", "driver_opts": options}}
+    spec = compose({"a": service(volumes=["memory:/m"])}, volumes=volumes)
+    async with removing(applications.runtime, name):
+        await applications.runtime.create(order_of(name, spec))
+        label = {"com.docker.compose.project": project(OWNER, name)}
+        made = await applications.engine.shown_volumes(label)
+        assert [each["Options"] for each in made] == [options]
+
+
+@pytest.mark.asyncio
 async def test_no_variable_of_composes_own_leads_out(applications: ComposeBench) -> None:
     """The agent knows not all that it has; of v1 such a form is not understood."""
     name = applications.new_id()

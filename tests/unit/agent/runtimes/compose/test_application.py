@@ -76,7 +76,7 @@ volumes:
     app = read(source)
     assert tuple(app.services) == ("web", "tool", "none", "idle")
     assert app.expected == {"web"}
-    assert app.volumes == ("data",)
+    assert app.volumes == {"data": {}}
     assert app.version == "3.9"
 
 
@@ -236,3 +236,13 @@ def test_no_variable_hides_another_file(source: str) -> None:
     """Compose has some that a spec has not."""
     with pytest.raises(RuntimeFailedError, match="names other files"):
         read(source)
+
+
+def test_volumes_stay_what_the_file_says() -> None:
+    """Compose v1 takes the last word about a volume for all of it; variables are Compose's."""
+    options = "{type: nfs, o: 'addr=$A', device: ':/x', size: 1}"
+    source = f"services: {{a: {{}}}}\nvolumes: {{v: {{driver: local, driver_opts: {options}}}}}"
+    volume = laid_over(read(source))["volumes"]["v"]
+    told = {"type": "nfs", "o": "addr=$A", "device": ":/x", "size": "1"}
+    assert (volume["driver"], volume["driver_opts"]) == ("local", told)
+    assert volume["labels"]["persys.workload_id"] == "w"

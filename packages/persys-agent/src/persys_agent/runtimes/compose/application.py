@@ -30,7 +30,7 @@ from persys_agent.runtimes.compose.reading import (
 )
 from persys_agent.runtimes.compose.settings import ComposeSettings
 from persys_agent.runtimes.compose.sums import Hold
-from persys_agent.runtimes.docker.documents import Document, text
+from persys_agent.runtimes.docker.documents import Document, document, text
 from persys_agent.runtimes.docker.labels import owner_labels, work_labels
 from persys_agent.runtimes.port import FailureCode, Order, Owner, RuntimeFailedError
 from persys_core.model.ids import WorkloadId
@@ -63,13 +63,14 @@ _NOT_IN_A_PROJECT = re.compile(r"[^a-z0-9_-]+")
 class Application:
     """What stands in a Compose file: ``services`` in its order, with their variables replaced and
     what they inherit; ``exec_service`` the one that commands go to; ``expected`` those that run
-    without being asked for; and the ``volumes`` that Compose makes for it."""
+    without being asked for; and the ``volumes`` that Compose makes for it, as they are written:
+    Compose v1 knows of a volume only what the last file says."""
 
     text: str
     services: Mapping[str, Document]
     exec_service: str
     expected: frozenset[str]
-    volumes: tuple[str, ...]
+    volumes: Mapping[str, Document]
     version: str = ""
 
     @property
@@ -110,9 +111,11 @@ def application(
         services=services,
         exec_service=_exec_service(order, services),
         expected=frozenset(name for name, each in services.items() if _is_expected(each)),
-        volumes=tuple(
-            name for name, each in _objects(content, "volumes").items() if not each.get("external")
-        ),
+        volumes={
+            name: _definition(each)
+            for name, each in _objects(written, "volumes").items()
+            if not document(content, "volumes", name).get("external")
+        },
         version=word(content.get("version") or ""),
     )
 
@@ -163,10 +166,19 @@ def overlay(app: Application, owner: Owner, order: Order, hold: Hold) -> str:
     lasting = _escaped(owner_labels(owner, order.workload_id, KIND))
     content: dict[str, object] = {"services": services}
     if app.volumes:
-        content["volumes"] = {name: {"labels": lasting} for name in app.volumes}
+        content["volumes"] = {
+            name: {**each, "labels": lasting} for name, each in app.volumes.items()
+        }
     if app.version:
         content["version"] = app.version
     return json.dumps(content, indent=2)
+
+
+def _definition(volume: Document) -> Document:
+    """What makes a volume the one that it is."""
+    kept = {key: word(volume[key]) for key in ("driver", "name") if volume.get(key) is not None}
+    options = {key: word(each) for key, each in document(volume, "driver_opts").items()}
+    return {**kept, "driver_opts": options} if options else kept
 
 
 def _exec_service(order: Order, services: Mapping[str, Document]) -> str:
