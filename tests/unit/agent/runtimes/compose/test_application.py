@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import time
 from pathlib import Path
@@ -246,3 +248,25 @@ def test_volumes_stay_what_the_file_says() -> None:
     told = {"type": "nfs", "o": "addr=$A", "device": ":/x", "size": "1"}
     assert (volume["driver"], volume["driver_opts"]) == ("local", told)
     assert volume["labels"]["persys.workload_id"] == "w"
+
+
+@pytest.mark.parametrize(("allow", "told"), [(True, "cannot be followed"), (False, "not allowed")])
+def test_a_path_that_cannot_be_followed_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, allow: bool, told: str
+) -> None:
+    """As ``/proc/1/root`` is for an agent without rights: nobody can tell where it leads."""
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path)
+
+    known = os.readlink
+
+    def read_link(path: str) -> str:
+        if path != str(link):
+            return known(path)
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    monkeypatch.setattr(os, "readlink", read_link)
+    with pytest.raises(RuntimeFailedError, match=told) as raised:
+        read(f"services: {{a: {{volumes: ['{link}:/x']}}}}", allow=allow)
+    assert raised.value.code is FailureCode.INVALID_SPEC
+    assert str(link) in str(raised.value)

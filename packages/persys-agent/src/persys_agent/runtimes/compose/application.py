@@ -146,7 +146,13 @@ def _check(
     if not settings.allow_privileged:
         check_file(services, content, sockets(endpoint))
     private = () if settings.allow_privileged else (folder.parent, *settings.private)
-    check_paths(services, content, folder, OWN_FILES, private)
+    try:
+        check_paths(services, content, folder, OWN_FILES, private)
+    except OSError as error:
+        raise _invalid(
+            f'the path "{error.filename}" cannot be followed by the agent'
+            f" ({error.strerror}); name another"
+        ) from error
 
 
 def overlay(app: Application, owner: Owner, order: Order, hold: Hold) -> str:

@@ -177,8 +177,12 @@ def _made(service: str, shown: Document, forbidden: frozenset[PurePosixPath]) ->
 
 
 def _gives_socket(path: str, forbidden: frozenset[PurePosixPath]) -> bool:
-    """The socket itself, or a folder that it is in."""
-    seen = {PurePosixPath(os.path.normpath(path)), PurePosixPath(os.path.realpath(path))}
+    """The socket itself, or a folder that it is in; what cannot be followed may be either."""
+    try:
+        real = os.path.realpath(path)
+    except OSError:
+        return True
+    seen = {PurePosixPath(os.path.normpath(path)), PurePosixPath(real)}
     return any(each == socket or each in socket.parents for each in seen for socket in forbidden)
 
 
