@@ -1,10 +1,11 @@
 """What of a Compose file gives the host away, and is refused unless the operator allows it.
 
-Decided here: the ways, in one table. They are looked for twice: in the file, so that it is refused
-before anything is made; and in what the Engine made of it, before that is started, since a file may
-say things in ways that are not understood here. ``network_mode: host`` is none of them: it shows
-the host's ports, and gives no right. What of the host's folders is mounted is not looked at, but
-for the socket of the daemon, which is the whole host.
+Decided here: the ways, in one table. They are looked for in the file, so that it is refused before
+anything is done; in what Compose understands of it, since a file may say things in ways that are
+not understood here; and in what the Engine made of it, before that is started. ``network_mode:
+host`` is none of them: it shows the host's ports, and gives no right. Of the host's folders only
+the daemon's socket counts here, which is the whole host: whoever may mount the others has ways to
+the host too, so this table keeps mistakes and the obvious, and is no wall.
 """
 
 from __future__ import annotations
