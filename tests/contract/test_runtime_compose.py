@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 import pytest_asyncio
@@ -16,6 +17,8 @@ from attrs import evolve
 
 from persys_agent.runtimes.compose.application import project
 from persys_agent.runtimes.compose.cgroups import CGROUPS, CgroupTree
+from persys_agent.runtimes.compose.escapes import check_file
+from persys_agent.runtimes.compose.guard import Guard
 from persys_agent.runtimes.compose.settings import ComposeSettings
 from persys_agent.runtimes.docker.sweep import sweep
 from persys_agent.runtimes.port import (
@@ -25,6 +28,7 @@ from persys_agent.runtimes.port import (
     Order,
     PortTakenError,
     RuntimeFailedError,
+    RuntimeUnavailableError,
 )
 from persys_agent.testing.interactive import given
 from persys_agent.testing.runtime import RuntimeSuite
@@ -456,6 +460,109 @@ async def test_what_was_made_is_judged_before_it_runs(
         with pytest.raises(RuntimeFailedError, match="web: pid: host"):
             await applications.runtime.create(order_of(name, compose({"web": hidden})))
         assert await applications.runtime.inspect(name) is None
+
+
+@pytest.mark.asyncio
+async def test_a_refused_revision_leaves_what_runs(
+    applications: ComposeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Compose understands of the file is judged before it makes anything."""
+    name = applications.new_id()
+    async with removing(applications.runtime, name):
+        await run(applications, order_of(name, compose({"a": service(), "b": service()})))
+        before = applications.daemon.containers()
+        overlooked = [check_file]
+
+        def second_look(*asked: Any) -> None:
+            if not overlooked:
+                check_file(*asked)
+            overlooked.clear()
+
+        monkeypatch.setattr("persys_agent.runtimes.compose.application.check_file", second_look)
+        spec = compose({"a": service(), "b": service(ipc="host")})
+        with pytest.raises(RuntimeFailedError, match="b: ipc: host") as raised:
+            await applications.runtime.create(order_of(name, spec))
+        assert raised.value.code is FailureCode.INVALID_SPEC
+        assert set(applications.daemon.containers()) == set(before)
+        found = await applications.runtime.inspect(name)
+        assert found is not None
+        assert services(found) == "a=running, b=running"
+
+
+@pytest.mark.asyncio
+async def test_volumes_are_made_as_the_file_says(applications: ComposeBench) -> None:
+    """With their options, by every Compose."""
+    name = applications.new_id()
+    options = {"type": "tmpfs", "device": "tmpfs", "o": "size=1m"}
+    volumes = {"memory": {"driver": "local", "driver_opts": options}}
+    spec = compose({"a": service(volumes=["memory:/m"])}, volumes=volumes)
+    async with removing(applications.runtime, name):
+        await applications.runtime.create(order_of(name, spec))
+        label = {"com.docker.compose.project": project(OWNER, name)}
+        made = await applications.engine.shown_volumes(label)
+        assert [each["Options"] for each in made] == [options]
+
+
+@pytest.mark.asyncio
+async def test_no_variable_of_composes_own_leads_out(applications: ComposeBench) -> None:
+    """The agent knows not all that it has; of v1 such a form is not understood."""
+    name = applications.new_id()
+    (applications.root / "other").mkdir(parents=True)
+    out = service(volumes=["./data${DOCKER_HOST:+/../../other}:/x"])
+    told = "folder of another application|Invalid interpolation"
+    with pytest.raises(RuntimeFailedError, match=told) as raised:
+        await applications.runtime.create(order_of(name, compose({"a": out})))
+    assert raised.value.code is FailureCode.INVALID_SPEC
+    assert await applications.leftovers(name) == []
+
+
+@pytest.mark.asyncio
+async def test_what_nobody_looked_at_is_neither_adopted_nor_started(
+    applications: ComposeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent may die between having something made and looking at it."""
+    name = applications.new_id()
+    order = order_of(name, compose({"web": service(ipc="host")}))
+    place = "persys_agent.runtimes.compose.application.check_file"
+    monkeypatch.setattr(place, lambda *_: None)
+    async with removing(applications.runtime, name):
+        with monkeypatch.context() as dying:
+            dying.setattr(Guard, "check_made", AsyncMock())
+            await applications.runtime.create(order)
+        runtime = await applications.again()
+        for act in (lambda: runtime.create(order), lambda: runtime.start(name)):
+            with pytest.raises(RuntimeFailedError, match="web: ipc: host") as raised:
+                await act()
+            assert raised.value.code is FailureCode.INVALID_SPEC
+        found = await runtime.inspect(name)
+        assert found is not None
+        assert services(found) == "web=created"
+
+
+@pytest.mark.asyncio
+async def test_nothing_is_left_of_what_could_not_be_looked_at(
+    applications: ComposeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever ends a creation, what it made goes."""
+    name = applications.new_id()
+    silent = AsyncMock(side_effect=RuntimeUnavailableError("the daemon is silent"))
+    monkeypatch.setattr(Guard, "check_made", silent)
+    with pytest.raises(RuntimeUnavailableError, match="silent"):
+        await applications.runtime.create(order_of(name, compose({"web": service()})))
+    assert await applications.leftovers(name) == []
+
+
+@pytest.mark.asyncio
+async def test_a_container_of_no_known_service_is_not_started(applications: ComposeBench) -> None:
+    """It would have neither labels nor limits: somebody reads the file otherwise than we do."""
+    name = applications.new_id()
+    async with removing(applications.runtime, name):
+        await applications.runtime.create(order_of(name, compose({"web": service()})))
+        labels = {"com.docker.compose.project": project(OWNER, name)}
+        await applications.engine.create(f"{name}-on", {"Image": IMAGE, "Labels": labels})
+        with pytest.raises(RuntimeFailedError, match="of no service that stands plainly"):
+            await applications.runtime.start(name)
+    assert await applications.leftovers(name) == []
 
 
 @pytest.mark.asyncio

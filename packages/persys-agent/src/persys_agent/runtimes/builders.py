@@ -53,6 +53,7 @@ def _compose(settings: NodeSettings, owner: Owner) -> Built:
             binary="" if chosen == DEFAULT_COMPOSE else chosen,
             allow_privileged=settings.allow_privileged,
             images=_docker_settings(settings),
+            private=(Path(settings.agent_data_dir),),
         ),
     )
     return Built(runtime, runtime, check_application)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import time
 from pathlib import Path
@@ -10,7 +12,14 @@ from typing import Any
 
 import pytest
 
-from persys_agent.runtimes.compose.application import Application, application, overlay, project
+from persys_agent.runtimes.compose.application import (
+    Application,
+    application,
+    check_resolved,
+    overlay,
+    project,
+)
+from persys_agent.runtimes.compose.settings import ComposeSettings
 from persys_agent.runtimes.compose.sums import Hold
 from persys_agent.runtimes.port import FailureCode, Order, Owner, RuntimeFailedError
 from persys_core.model.resources import Resources
@@ -28,7 +37,7 @@ def order(source: str | SpecBody, **metadata: str) -> Order:
 
 def read(source: str | SpecBody, *, allow: bool = False, exec_service: str = "") -> Application:
     asked = order(source, **{"persys.agent.exec_service": exec_service})
-    return application(asked, FOLDER, allow_privileged=allow)
+    return application(asked, FOLDER, ComposeSettings(allow_privileged=allow))
 
 
 def laid_over(app: Application, asked: Resources = Resources(), parent: str = "") -> Any:
@@ -69,7 +78,7 @@ volumes:
     app = read(source)
     assert tuple(app.services) == ("web", "tool", "none", "idle")
     assert app.expected == {"web"}
-    assert app.volumes == ("data",)
+    assert app.volumes == {"data": {}}
     assert app.version == "3.9"
 
 
@@ -106,6 +115,15 @@ def test_the_service_for_commands_can_be_named() -> None:
         ("services: {a: text}", "no mapping"),
         ("volumes: {}", "no services"),
         (" ", "no Compose file"),
+        (
+            "services:\n  on: {pid: host}\n  'True': {}",
+            'the key on in line 2 is no text: write "on"',
+        ),
+        ("services: {0x1: {}}", "the key 0x1 in line 1"),
+        ("services: {a: {}, 'a': {}}", 'the key "a" in line 1 was there before'),
+        ("services: {a: {labels: {x: 1, x: 2}}}", 'the key "x"'),
+        ("services: {a: {}, ? [b] : {}}", "a key in line 1 is no text"),
+        ("services: {a: {'<<': {pid: host}}}", "the key <<"),
         ("a: !!python/object/apply:os.system [x]", "no YAML"),
         ("services: {a: {privileged: true}}", "not allowed"),
         ("services: {a: {privileged: '${X}'}}", "not allowed"),
@@ -194,3 +212,87 @@ def test_variables_without_an_end_take_no_time() -> None:
     began = time.monotonic()
     read("services: {a: {image: '" + "${a:-" * 100_000 + "'}}")
     assert time.monotonic() - began < 2
+
+
+def test_merge_keys_are_understood() -> None:
+    """They are no text, and the only keys that need not be one."""
+    app = read("x: &x {image: y}\nservices: {a: {<<: *x}, b: {<<: [*x], image: z}}")
+    assert [each["image"] for each in app.services.values()] == ["y", "z"]
+
+
+@pytest.mark.parametrize(
+    ("service", "told"),
+    [
+        ("volumes: [{type: bind, source: /nonexistent/compose/q-2, target: /x}]", "another appl"),
+        ("volumes: ['/nonexistent/compose/q-2:/x:rw']", "another application"),
+        ("volumes: ['/nonexistent:/x:rw']", "the agent keeps its own data there"),
+        ("build: {context: /nonexistent/compose/q-2}", "another application"),
+        ("pid: host", "a: pid: host"),
+        ("cgroup_parent: /other", "a: cgroup_parent: /other"),
+        ("on: x", "the key on in line 1"),
+        ("image: '" + "x" * 2 * 1024 * 1024 + "'", "stands for more than"),
+    ],
+)
+def test_what_compose_understands_is_held_to_the_same(service: str, told: str) -> None:
+    """However the file had said it."""
+    hold = Hold("p-1", Resources(), "/persys/p-1")
+    source = f"services: {{a: {{{service}}}}}"
+    with pytest.raises(RuntimeFailedError, match=told) as raised:
+        check_resolved(source, FOLDER, hold, ComposeSettings(), "unix:///x")
+    assert raised.value.code is FailureCode.INVALID_SPEC
+
+
+def test_what_is_laid_over_is_no_way_out() -> None:
+    """Our own parent, paths that were made whole, and dollars that are written twice."""
+    hold = Hold("p-1", Resources(), "/persys/p-1")
+    source = (
+        "name: p-1\nservices: {a: {cgroup_parent: /persys/p-1, command: ['$${A'],"
+        " volumes: [{type: bind, source: /nonexistent/compose/p-1/data, target: /x}],"
+        " build: {context: /nonexistent/compose/p-1, dockerfile: Dockerfile}}}"
+    )
+    check_resolved(source, FOLDER, hold, ComposeSettings(), "unix:///x")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "services: {a: {extends: {file: '${DOCKER_HOST:+../q/c.yaml}', service: b}}}",
+        "services: {a: {}}\ninclude: '${DOCKER_HOST:+../q/c.yaml}'",
+    ],
+)
+def test_no_variable_hides_another_file(source: str) -> None:
+    """Compose has some that a spec has not."""
+    with pytest.raises(RuntimeFailedError, match="names other files"):
+        read(source)
+
+
+def test_volumes_stay_what_the_file_says() -> None:
+    """Compose v1 takes the last word about a volume for all of it; variables are Compose's."""
+    options = "{type: nfs, o: 'addr=$A', device: ':/x', size: 1}"
+    source = f"services: {{a: {{}}}}\nvolumes: {{v: {{driver: local, driver_opts: {options}}}}}"
+    volume = laid_over(read(source))["volumes"]["v"]
+    told = {"type": "nfs", "o": "addr=$A", "device": ":/x", "size": "1"}
+    assert (volume["driver"], volume["driver_opts"]) == ("local", told)
+    assert volume["labels"]["persys.workload_id"] == "w"
+
+
+@pytest.mark.parametrize(("allow", "told"), [(True, "cannot be followed"), (False, "not allowed")])
+def test_a_path_that_cannot_be_followed_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, allow: bool, told: str
+) -> None:
+    """As ``/proc/1/root`` is for an agent without rights: nobody can tell where it leads."""
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path)
+
+    known = os.readlink
+
+    def read_link(path: str) -> str:
+        if path != str(link):
+            return known(path)
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    monkeypatch.setattr(os, "readlink", read_link)
+    with pytest.raises(RuntimeFailedError, match=told) as raised:
+        read(f"services: {{a: {{volumes: ['{link}:/x']}}}}", allow=allow)
+    assert raised.value.code is FailureCode.INVALID_SPEC
+    assert str(link) in str(raised.value)

@@ -127,3 +127,19 @@ def test_what_is_not_asked_for_is_not_limited() -> None:
     """Older schedulers tell no resources of an application."""
     assert capped({"cpus": 1}, Resources()) == {}
     assert capped({}, Resources.of(memory_mb=64)) == memory(64 << 20)
+
+
+@pytest.mark.parametrize(
+    "service",
+    [
+        {"cpu_quota": float("inf"), "cpu_period": float("inf")},
+        {"cpu_quota": 1000, "cpu_period": ".inf"},
+        {"mem_limit": "9" * 400, "mem_reservation": "9" * 400 + "g"},
+        {"cpus": "nan", "deploy": {"resources": {"limits": {"memory": "9" * 400}}}},
+    ],
+)
+def test_amounts_without_an_end_are_none(service: dict[str, object]) -> None:
+    """They fall to the whole, as no number at all does."""
+    laid = capped(service, Resources.of(cpu_millicores=500, memory_mb=64))
+    assert laid.get("cpus", 0.5) == 0.5
+    assert laid["mem_limit"] == str(64 << 20)

@@ -28,6 +28,8 @@ REFUSED = [
     ("security_opt", ["seccomp:unconfined"], "seccomp:unconfined"),
     ("security_opt", ["apparmor=unconfined"], "apparmor=unconfined"),
     ("security_opt", ["label=disable"], "label=disable"),
+    ("security_opt", ["label:type:spc_t"], "label:type:spc_t"),
+    ("security_opt", ["no-new-privileges:false"], "no-new-privileges:false"),
     ("security_opt", ["no-new-privileges", "seccomp=p.json"], "seccomp=p.json"),
     ("cgroup_parent", "/", "/"),
     ("use_api_socket", True, "True"),
@@ -120,7 +122,7 @@ def test_a_link_to_the_socket_is_the_socket(tmp_path: Path) -> None:
 def test_what_was_made_is_looked_at_too(shown: Mapping[str, object], told: str) -> None:
     """Whatever words of a file led to it."""
     with pytest.raises(RuntimeFailedError, match=f"web: {told}"):
-        check_made([("web", shown)], FORBIDDEN)
+        check_made([("web", shown)], [], FORBIDDEN)
 
 
 def test_an_ordinary_container_may_be_started() -> None:
@@ -136,4 +138,40 @@ def test_an_ordinary_container_may_be_started() -> None:
         "SecurityOpt": None,
     }
     mounts = [{"Type": "volume", "Source": "/srv/d"}, {"Type": "bind", "Source": "/srv/data"}]
-    check_made([("web", {"HostConfig": host, "Mounts": mounts})], FORBIDDEN)
+    check_made([("web", {"HostConfig": host, "Mounts": mounts})], [], FORBIDDEN)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"type": "none", "o": "bind", "device": "/srv/x"}, "none, /srv/x, bind"),
+        ({"type": "overlay", "device": "overlay", "o": "lowerdir=/run:/etc"}, "overlay, overlay"),
+        ({"type": "ext4", "device": "/dev/sda1"}, "ext4, /dev/sda1"),
+        ({"type": "nfs", "device": "/run", "o": "ro, BIND"}, "nfs, /run, bind"),
+        ({"mountpoint": "/run"}, "of its own"),
+        ("x", "of its own"),
+    ],
+)
+def test_volumes_mount_nothing_of_the_host(options: object, told: str) -> None:
+    """Neither as the file has them, nor as they were made; nobody's password is told."""
+    with pytest.raises(RuntimeFailedError, match=f"volume v: driver_opts: {told};"):
+        check_file({"web": {}}, {"volumes": {"v": {"driver_opts": options}}}, FORBIDDEN)
+    shown = {"Mounts": [{"Type": "volume", "Name": "p_v"}]}
+    with pytest.raises(RuntimeFailedError, match=f"volume p_v: driver_opts: {told};"):
+        check_made([("web", shown)], [{"Name": "p_v", "Options": options}], FORBIDDEN)
+    check_made([("web", {})], [{"Name": "p_v", "Options": options}], FORBIDDEN)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        None,
+        {},
+        {"type": "nfs", "o": "addr=192.0.2.1,rw", "device": ":/exported"},
+        {"type": "cifs", "o": "username=u,password=$x", "device": "//192.0.2.1/share"},
+        {"type": "tmpfs", "device": "tmpfs", "o": "size=10m"},
+    ],
+)
+def test_volumes_of_the_network_and_of_memory_may_be(options: object) -> None:
+    """As those without options."""
+    check_file({"web": {}}, {"volumes": {"v": {"driver_opts": options}, "w": None}}, FORBIDDEN)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 import yaml
 from attrs import frozen
@@ -21,24 +22,41 @@ from persys_agent.runtimes.compose.command_line import bare_environment
 from persys_agent.runtimes.compose.escapes import check_file, sockets
 from persys_agent.runtimes.compose.folder import OWN_FILES
 from persys_agent.runtimes.compose.inheritance import with_inherited
-from persys_agent.runtimes.compose.paths import check_paths
-from persys_agent.runtimes.compose.reading import replaced, word
+from persys_agent.runtimes.compose.paths import check_paths, check_readable
+from persys_agent.runtimes.compose.reading import (
+    key_problem,
+    replaced,
+    word,
+)
+from persys_agent.runtimes.compose.settings import ComposeSettings
 from persys_agent.runtimes.compose.sums import Hold
 from persys_agent.runtimes.docker.configuration import LEAST_MEMORY_MB
-from persys_agent.runtimes.docker.documents import Document, text
+from persys_agent.runtimes.docker.documents import Document, document, text
 from persys_agent.runtimes.docker.labels import owner_labels, work_labels
 from persys_agent.runtimes.port import FailureCode, Order, Owner, RuntimeFailedError
 from persys_core.model.ids import WorkloadId
 from persys_core.model.resources import MEMORY
 from persys_core.model.spec import ComposeSpec
 
-__all__ = ["EXEC_LABEL", "EXEC_SERVICE", "KIND", "Application", "application", "overlay", "project"]
+__all__ = [
+    "EXEC_LABEL",
+    "EXEC_SERVICE",
+    "KIND",
+    "Application",
+    "application",
+    "check_resolved",
+    "overlay",
+    "project",
+]
 
 KIND = "compose"
 EXEC_SERVICE = "persys.agent.exec_service"
 EXEC_LABEL = "persys.exec"
 _MOST_CHARACTERS = 1024 * 1024
 _BYTES_PER_MB = 1024 * 1024
+_Loader: TypeAlias = Callable[[str], yaml.SafeLoader]
+_FAST_LOADER: _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_MOST_RESOLVED = 2 * _MOST_CHARACTERS
 _SLUG_CHARACTERS = 40
 _DIGEST_CHARACTERS = 12
 _NOT_IN_A_PROJECT = re.compile(r"[^a-z0-9_-]+")
@@ -48,13 +66,14 @@ _NOT_IN_A_PROJECT = re.compile(r"[^a-z0-9_-]+")
 class Application:
     """What stands in a Compose file: ``services`` in its order, with their variables replaced and
     what they inherit; ``exec_service`` the one that commands go to; ``expected`` those that run
-    without being asked for; and the ``volumes`` that Compose makes for it."""
+    without being asked for; and the ``volumes`` that Compose makes for it, as they are written:
+    Compose v1 knows of a volume only what the last file says."""
 
     text: str
     services: Mapping[str, Document]
     exec_service: str
     expected: frozenset[str]
-    volumes: tuple[str, ...]
+    volumes: Mapping[str, Document]
     version: str = ""
 
     @property
@@ -74,32 +93,69 @@ def project(owner: Owner, workload_id: WorkloadId) -> str:
 
 
 def application(
-    order: Order, folder: Path, *, allow_privileged: bool, endpoint: str = ""
+    order: Order, folder: Path, settings: ComposeSettings, endpoint: str = ""
 ) -> Application:
     """The ordered application, for a project in ``folder`` on the daemon of ``endpoint``. Raises
     ``RuntimeFailedError`` where it cannot be one, or not here. Looks links of the host up."""
     body = order.spec.body
     if not isinstance(body, ComposeSpec):
         raise _invalid(f"a {order.spec.type} is nothing that Compose runs")
-    content = _content(body)
+    written = _written(body)
+    check_readable(_objects(written, "services"), body.env)
+    content = _content(written, {**body.env, **bare_environment()})
     found = _objects(content, "services")
     if not found:
         raise _invalid("the Compose file has no services")
     _check_is_whole(content, found)
     services = with_inherited(found)
-    if not allow_privileged:
-        check_file(services, content, sockets(endpoint))
-    check_paths(services, content, folder, OWN_FILES)
+    _check(services, content, folder, settings, endpoint)
     return Application(
         text=body.inline_yaml,
         services=services,
         exec_service=_exec_service(order, services),
         expected=frozenset(name for name, each in services.items() if _is_expected(name, each)),
-        volumes=tuple(
-            name for name, each in _objects(content, "volumes").items() if not each.get("external")
-        ),
+        volumes={
+            name: _definition(each)
+            for name, each in _objects(written, "volumes").items()
+            if not document(content, "volumes", name).get("external")
+        },
         version=word(content.get("version") or ""),
     )
+
+
+def check_resolved(
+    resolved: str, folder: Path, hold: Hold, settings: ComposeSettings, endpoint: str
+) -> None:
+    """The same for what Compose tells that it understands, with all that is laid over the file.
+    Raises ``RuntimeFailedError``. Looks links of the host up."""
+    if len(resolved) > _MOST_RESOLVED:
+        raise _invalid(f"the Compose file stands for more than {_MOST_RESOLVED} characters")
+    content = _content(_parsed(resolved, _FAST_LOADER), {})  # dollars are written twice there too
+    services = {
+        name: {key: each[key] for key in each if (key, each[key]) != ("cgroup_parent", hold.parent)}
+        for name, each in _objects(content, "services").items()
+    }
+    _check(services, content, folder, settings, endpoint)
+
+
+def _check(
+    services: Mapping[str, Document],
+    content: Document,
+    folder: Path,
+    settings: ComposeSettings,
+    endpoint: str,
+) -> None:
+    """What may be on this node, and where it may lead."""
+    if not settings.allow_privileged:
+        check_file(services, content, sockets(endpoint))
+    private = () if settings.allow_privileged else (folder.parent, *settings.private)
+    try:
+        check_paths(services, content, folder, OWN_FILES, private)
+    except OSError as error:
+        raise _invalid(
+            f'the path "{error.filename}" cannot be followed by the agent'
+            f" ({error.strerror}); name another"
+        ) from error
 
 
 def overlay(app: Application, owner: Owner, order: Order, hold: Hold) -> str:
@@ -119,7 +175,9 @@ def overlay(app: Application, owner: Owner, order: Order, hold: Hold) -> str:
     lasting = _escaped(owner_labels(owner, order.workload_id, KIND))
     content: dict[str, object] = {"services": services}
     if app.volumes:
-        content["volumes"] = {name: {"labels": lasting} for name in app.volumes}
+        content["volumes"] = {
+            name: {**each, "labels": lasting} for name, each in app.volumes.items()
+        }
     if app.version:
         content["version"] = app.version
     return json.dumps(content, indent=2)
@@ -146,6 +204,13 @@ def _copies(name: str, service: Document) -> tuple[int, int]:
         raise _invalid(f"services.{name}.{error}") from None
 
 
+def _definition(volume: Document) -> Document:
+    """What makes a volume the one that it is."""
+    kept = {key: word(volume[key]) for key in ("driver", "name") if volume.get(key) is not None}
+    options = {key: word(each) for key, each in document(volume, "driver_opts").items()}
+    return {**kept, "driver_opts": options} if options else kept
+
+
 def _exec_service(order: Order, services: Mapping[str, Document]) -> str:
     chosen = order.spec.metadata.get(EXEC_SERVICE, "") or next(iter(services))
     if chosen not in services:
@@ -158,14 +223,19 @@ def _escaped(labels: Mapping[str, str]) -> Mapping[str, str]:
     return {label: value.replace("$", "$$") for label, value in labels.items()}
 
 
-def _content(body: ComposeSpec) -> Document:
-    """The file with its variables replaced by those of the spec, and those that Compose gets."""
+def _written(body: ComposeSpec) -> Mapping[str, object]:
+    """The file as it is written."""
     if not body.inline_yaml.strip():
         raise _invalid("there is no Compose file; a repository is nothing that the agent fetches")
     if len(body.inline_yaml) > _MOST_CHARACTERS:
         raise _invalid(f"the Compose file has more than {_MOST_CHARACTERS} characters")
+    return _parsed(body.inline_yaml)
+
+
+def _content(written: Mapping[str, object], variables: Mapping[str, str]) -> Document:
+    """The file with its variables replaced."""
     try:
-        content = replaced(_parsed(body.inline_yaml), {**body.env, **bare_environment()})
+        content = replaced(written, variables)
     except RecursionError:
         raise _invalid("the Compose file is nested too deeply to be read") from None
     assert isinstance(content, Mapping)
@@ -174,10 +244,10 @@ def _content(body: ComposeSpec) -> Document:
 
 def _check_is_whole(content: Document, services: Mapping[str, Document]) -> None:
     """Services of other files would be nobody's: no label of ours is laid over them."""
-    found = ["include"] if content.get("include") else []
+    found = ["include"] if content.get("include") not in (None, []) else []
     for name, each in services.items():
         extends = each.get("extends")
-        if isinstance(extends, Mapping) and extends.get("file"):
+        if isinstance(extends, Mapping) and extends.get("file") is not None:
             found.append(f"services.{name}.extends.file")
     if found:
         raise _invalid(
@@ -186,9 +256,9 @@ def _check_is_whole(content: Document, services: Mapping[str, Document]) -> None
         )
 
 
-def _parsed(source: str) -> Mapping[str, object]:
+def _parsed(source: str, loader: _Loader = yaml.SafeLoader) -> Mapping[str, object]:
     try:
-        content = yaml.safe_load(source)
+        content = _constructed(loader(source))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -200,6 +270,16 @@ def _parsed(source: str) -> Mapping[str, object]:
     return content
 
 
+def _constructed(loader: yaml.SafeLoader) -> object:
+    try:
+        root = loader.get_single_node()
+        if problem := key_problem(root):
+            raise _invalid(f"the Compose file is not clear: {problem}")
+        return None if root is None else loader.construct_document(root)
+    finally:
+        loader.dispose()
+
+
 def _objects(content: Mapping[str, object], key: str) -> dict[str, Mapping[str, object]]:
     found = content.get(key) or {}
     if not isinstance(found, dict):
@@ -207,7 +287,7 @@ def _objects(content: Mapping[str, object], key: str) -> dict[str, Mapping[str, 
     for name, each in found.items():
         if each is not None and not isinstance(each, dict):
             raise _invalid(f'"{key}.{name}" of the Compose file is no mapping')
-    return {str(name): each or {} for name, each in found.items()}
+    return {name: each or {} for name, each in found.items()}
 
 
 def _is_expected(name: str, service: Document) -> bool:

@@ -9,6 +9,7 @@ file has both, since Compose refuses two that differ.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 
@@ -109,11 +110,12 @@ def _cap_memory(
 
 
 def _number(value: object) -> float:
-    """A positive number, also as text; 0 for anything else."""
+    """A positive number, also as text; 0 for anything else, and for what has no end."""
     try:
-        return max(0.0, float(word(value)))
+        number = float(word(value))
     except ValueError:
         return 0.0
+    return number if number > 0 and math.isfinite(number) else 0.0
 
 
 def _size(value: object) -> int:
@@ -121,4 +123,5 @@ def _size(value: object) -> int:
     found = _SIZE.match(word(value).strip())
     if found is None:
         return 0
-    return int(float(found["number"]) * 1024 ** _UNITS[found["unit"].lower()])
+    size = float(found["number"]) * 1024 ** _UNITS[found["unit"].lower()]
+    return int(size) if math.isfinite(size) else 0

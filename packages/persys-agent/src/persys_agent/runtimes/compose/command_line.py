@@ -75,8 +75,9 @@ class ComposeCommand:
         words: Sequence[str],
         timeout: timedelta,
         hidden: frozenset[str] = frozenset(),
-    ) -> None:
-        """Call it for a project. Raises ``RuntimeFailedError`` without the ``hidden`` values."""
+    ) -> str:
+        """Call it for a project, for what it prints: which may have secrets in it. Raises
+        ``RuntimeFailedError`` without the ``hidden`` values."""
         program = await self.program()
         argv = [*program.argv, *_place(folder, project), *words]
         try:
@@ -94,6 +95,7 @@ class ComposeCommand:
             output = f"{stderr}\n{stdout}"
             told = scrubbed(reason(stderr, stdout), hidden)
             raise RuntimeFailedError(compose_failure(output), f"Compose: {told}")
+        return result.stdout.decode(errors="replace")
 
     async def _version(self, argv: Sequence[str]) -> str:
         try:

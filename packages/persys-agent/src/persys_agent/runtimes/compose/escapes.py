@@ -1,10 +1,11 @@
 """What of a Compose file gives the host away, and is refused unless the operator allows it.
 
-Decided here: the ways, in one table. They are looked for twice: in the file, so that it is refused
-before anything is made; and in what the Engine made of it, before that is started, since a file may
-say things in ways that are not understood here. ``network_mode: host`` is none of them: it shows
-the host's ports, and gives no right. What of the host's folders is mounted is not looked at, but
-for the socket of the daemon, which is the whole host.
+Decided here: the ways, in one table. They are looked for in the file, so that it is refused before
+anything is done; in what Compose understands of it, since a file may say things in ways that are
+not understood here; and in what the Engine made of it, before that is started. ``network_mode:
+host`` is none of them: it shows the host's ports, and gives no right. Of the host's folders only
+the daemon's socket counts here, which is the whole host: whoever may mount the others has ways to
+the host too, so this table keeps mistakes and the obvious, and is no wall.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ _HARMLESS = frozenset(
 _NO = (None, False, "false", "no", "", 0)
 _SOCKETS = ("/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock")
 _MOST_SHOWN, _MOST_SHOWN_CHARACTERS = 10, 200
+_NETWORKED = frozenset(("nfs", "nfs4", "cifs", "tmpfs"))
+_BINDING = frozenset(("bind", "rbind", "remount"))
+"""Options of a mount that make its type of no account."""
 _ADVICE = "take it out of the Compose file, or have the node's operator set allow_privileged"
 
 
@@ -69,13 +73,13 @@ def _capabilities(value: object) -> str:
 
 
 def _security(value: object) -> str:
-    """Profiles are refused whole: whether another one is weaker cannot be told here."""
+    """Profiles and labels are refused whole: which of them are weaker cannot be told here."""
     return ", ".join(each for each in map(word, _entries(value)) if not _is_stricter(each))
 
 
 def _is_stricter(option: str) -> bool:
     name, _, value = option.replace("=", ":", 1).partition(":")
-    return name == "no-new-privileges" or (name == "label" and value != "disable")
+    return name == "no-new-privileges" and value.strip().lower() in ("", "true")
 
 
 def _privileged_hooks(value: object) -> str:
@@ -128,15 +132,38 @@ def check_file(
     absolute = {each.path for each in mounted if os.path.isabs(each.path)}
     giving = {each for each in absolute if _gives_socket(each, forbidden)}
     found += [f"{each.where}: {each.key}: {each.path}" for each in mounted if each.path in giving]
+    for name in document(content, "volumes"):
+        found += _mounting(name, at(content, "volumes", name, "driver_opts"))
     _refuse(found)
 
 
 def check_made(
-    containers: Iterable[tuple[str, Document]], forbidden: frozenset[PurePosixPath]
+    containers: Iterable[tuple[str, Document]],
+    volumes: Iterable[Document],
+    forbidden: frozenset[PurePosixPath],
 ) -> None:
     """Raises ``RuntimeFailedError`` for what the Engine made of it: services, and how it shows
-    their containers."""
-    _refuse([told for service, shown in containers for told in _made(service, shown, forbidden)])
+    their containers and the project's volumes. One that no container mounts does not count."""
+    made = list(containers)
+    found = [told for service, shown in made for told in _made(service, shown, forbidden)]
+    mounted = {text(each, "Name") for _, shown in made for each in items(shown, "Mounts")}
+    for volume in volumes:
+        if (name := text(volume, "Name")) in mounted:
+            found += _mounting(name, volume.get("Options"))
+    _refuse(found)
+
+
+def _mounting(volume: str, options: object) -> Iterator[str]:
+    """What a volume mounts: nothing but what comes over the network, or is memory. All else may be
+    any folder or disk of the host, by ways (``overlay``) that nobody counts."""
+    if not options:
+        return
+    given = options if isinstance(options, Mapping) else {}
+    kind = word(given.get("type") or "").lower()
+    flags = frozenset(each.strip().lower() for each in word(given.get("o") or "").split(","))
+    if kind not in _NETWORKED or flags & _BINDING:
+        told = (kind, word(given.get("device") or ""), *sorted(flags & _BINDING))  # no passwords
+        yield f"volume {volume}: driver_opts: {', '.join(filter(None, told)) or 'of its own'}"
 
 
 def _made(service: str, shown: Document, forbidden: frozenset[PurePosixPath]) -> Iterator[str]:
@@ -151,8 +178,12 @@ def _made(service: str, shown: Document, forbidden: frozenset[PurePosixPath]) ->
 
 
 def _gives_socket(path: str, forbidden: frozenset[PurePosixPath]) -> bool:
-    """The socket itself, or a folder that it is in."""
-    seen = {PurePosixPath(os.path.normpath(path)), PurePosixPath(os.path.realpath(path))}
+    """The socket itself, or a folder that it is in; what cannot be followed may be either."""
+    try:
+        real = os.path.realpath(path)
+    except OSError:
+        return True
+    seen = {PurePosixPath(os.path.normpath(path)), PurePosixPath(real)}
     return any(each == socket or each in socket.parents for each in seen for socket in forbidden)
 
 

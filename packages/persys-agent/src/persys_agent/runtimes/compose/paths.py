@@ -9,19 +9,24 @@ nobody's business, however they are named.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from attrs import evolve, frozen
 
 from persys_agent.runtimes.compose.command_line import bare_environment
-from persys_agent.runtimes.compose.reading import word
+from persys_agent.runtimes.compose.reading import is_readable, word
 from persys_agent.runtimes.docker.documents import Document, document, text
 from persys_agent.runtimes.port import FailureCode, RuntimeFailedError
 
-__all__ = ["HostPath", "check_paths", "mounted_paths"]
+__all__ = ["HostPath", "check_paths", "check_readable", "mounted_paths"]
 
 _FIRST_OF_PATHS = ("/", ".", "~")
+_OF_OTHERS = re.compile(
+    r"(?:BUILDKIT|BUILDX|COMPOSE|DOCKER|LC|LD|OTEL|PYTHON)_|(?:PWD|OLDPWD|SHLVL|LANG|_)\Z"
+)
+"""What Compose, or what calls it, may set by itself: the spec's value would not count."""
 _FILES = ("secrets", "configs")
 
 
@@ -41,16 +46,37 @@ def mounted_paths(services: Mapping[str, Document], content: Document) -> Iterat
 
 
 def check_paths(
-    services: Mapping[str, Document], content: Document, folder: Path, own: frozenset[str]
+    services: Mapping[str, Document],
+    content: Document,
+    folder: Path,
+    own: frozenset[str],
+    private: Sequence[Path] = (),
 ) -> None:
     """Raises ``RuntimeFailedError`` for a path that leads where none may; ``folder`` is the
-    project's, beside those of others, and ``own`` the names of our files there. Looks links up."""
+    project's, beside those of others, ``own`` the names of our files there, and ``private`` what
+    else is the agent's alone. Looks links up."""
     for each in _each_once(mounted_paths(services, content)):
-        if problem := _problem(each.path, folder) or _own_problem(each.path, folder, own):
+        problem = _problem(each.path, folder) or _own_problem(each.path, folder, own)
+        if problem := problem or _private_problem(each.path, folder, private):
             raise _refused(each, problem)
-    for each in _each_once(map(_expanded, _env_files(services))):
-        if problem := _problem(each.path, folder):
+    read = (*_read_files(services), *_contexts(services))
+    for each in _each_once(map(_expanded, read)):
+        if problem := _problem(each.path, folder) or _private_problem(each.path, folder, private):
             raise _refused(each, problem)
+
+
+def check_readable(services: Mapping[str, Document], env: Mapping[str, str]) -> None:
+    """Raises ``RuntimeFailedError`` for files that Compose reads at once, where variables in their
+    names may have values that only Compose knows; all other paths are looked at once more in what
+    it understands of the file."""
+    known = {name for name in env if not _OF_OTHERS.match(name)} | set(bare_environment())
+    for each in _read_files(services):
+        if not is_readable(each.path, known):
+            raise _refused(
+                each,
+                "only variables of the workload's own env can stand there, written $NAME or"
+                " ${NAME}, and with words that have no variable in them",
+            )
 
 
 def _each_once(found: Iterable[HostPath]) -> Iterable[HostPath]:
@@ -96,11 +122,31 @@ def _mounted_files(content: Document) -> Iterator[HostPath]:
                 yield HostPath(f"{part} {name}", "file", path)
 
 
-def _env_files(services: Mapping[str, Document]) -> Iterator[HostPath]:
+def _read_files(services: Mapping[str, Document]) -> Iterator[HostPath]:
     for name, service in services.items():
-        for each in _listed(service.get("env_file")):
-            path = text(each, "path") if isinstance(each, Mapping) else word(each)
-            yield HostPath(name, "env_file", path)
+        for key in ("env_file", "label_file"):
+            for each in _listed(service.get(key)):
+                path = text(each, "path") if isinstance(each, Mapping) else word(each)
+                yield HostPath(name, key, path)
+
+
+def _contexts(services: Mapping[str, Document]) -> Iterator[HostPath]:
+    """What images are built from. Addresses look like paths inside of the folder: let them."""
+    for name, service in services.items():
+        build = service.get("build")
+        if not build:
+            continue
+        if not isinstance(build, Mapping):
+            build = {"context": word(build)}
+        context = text(build, "context") or "."
+        dockerfile = text(build, "dockerfile") or "Dockerfile"
+        yield HostPath(name, "build.context", context)
+        yield HostPath(name, "build.dockerfile", os.path.join(context, dockerfile))
+        more = build.get("additional_contexts")
+        if isinstance(more, list):
+            more = dict(word(each).partition("=")[::2] for each in more)
+        for each in more.values() if isinstance(more, Mapping) else ():
+            yield HostPath(name, "build.additional_contexts", word(each))
 
 
 def _listed(value: object) -> list[object]:
@@ -129,8 +175,21 @@ def _own_problem(path: str, folder: Path, own: frozenset[str]) -> str:
     return ""
 
 
+def _private_problem(path: str, folder: Path, private: Sequence[Path]) -> str:
+    """A folder above what is private holds it too."""
+    meant = os.path.normpath(folder / path)
+    if _is_inside(os.path.realpath(meant), os.path.realpath(folder)):
+        return ""
+    for seen in (meant, os.path.realpath(meant)):
+        for each in private:
+            kept = os.path.realpath(each)
+            if _is_inside(seen, kept) or _is_inside(kept, seen) or _is_inside(str(each), seen):
+                return "the agent keeps its own data there, with that of other applications"
+    return ""
+
+
 def _is_inside(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(f"{folder}/")
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
 def _refused(found: HostPath, problem: str) -> RuntimeFailedError:

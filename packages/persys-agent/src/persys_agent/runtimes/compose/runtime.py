@@ -13,7 +13,7 @@ import asyncio
 import math
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -29,8 +29,8 @@ from persys_agent.runtimes.compose.application import (
 )
 from persys_agent.runtimes.compose.cgroups import CgroupTree
 from persys_agent.runtimes.compose.command_line import ComposeCommand, bare_environment
-from persys_agent.runtimes.compose.escapes import check_made, sockets
 from persys_agent.runtimes.compose.folder import Files, ProjectFolder, env_text
+from persys_agent.runtimes.compose.guard import Guard
 from persys_agent.runtimes.compose.log_merge import merged_lines
 from persys_agent.runtimes.compose.remains import PROJECT, Remains, clear, refused
 from persys_agent.runtimes.compose.settings import ComposeSettings
@@ -39,6 +39,7 @@ from persys_agent.runtimes.compose.states import (
     application_instance,
     is_active,
     is_up,
+    is_up_to_date,
     service_of,
 )
 from persys_agent.runtimes.compose.sums import Hold, SumLimits, hold_labelled
@@ -50,9 +51,7 @@ from persys_agent.runtimes.docker.labels import (
     CLUSTER,
     MANAGED,
     NODE,
-    REVISION,
     RUNTIME,
-    SPEC_HASH,
     WORKLOAD,
     checked_id,
 )
@@ -104,6 +103,7 @@ class ComposeRuntime:
         programs = commands or HostCommands(bare_environment())
         self._compose = ComposeCommand(programs, settings, endpoint)
         self._sums = SumLimits(self._engine, programs, CgroupTree(settings.cgroups))
+        self._guard = Guard(self._engine, settings)
         self._meter = UsageMeter(self._engine, settings.first_sample, settings.concurrent_calls)
         self._words = LastWordsReader(self._engine)
         self._restarts = RestartWatch(self._engine.last_exit, partial(last_words, self._engine))
@@ -127,13 +127,8 @@ class ComposeRuntime:
         name = checked_id(order.workload_id)
         folder = self._folder(name)
         app = await asyncio.to_thread(
-            application,
-            order,
-            folder.path,
-            allow_privileged=self._settings.allow_privileged,
-            endpoint=self._engine.endpoint,
+            application, order, folder.path, self._settings, self._engine.endpoint
         )
-        policy = pull_policy(order.spec.metadata, self._settings.images.pull_policy)
         existing = await self._containers(name)
         env = await self._env(order)
         hold = await self._sums.prepare(project(self._owner, name), order.spec.resources)
@@ -145,21 +140,40 @@ class ComposeRuntime:
             before,
         )
         await asyncio.to_thread(folder.write, files)
-        if existing and _is_up_to_date(existing, app, order):
+        if existing and is_up_to_date(existing, order, app.expected):
+            await self._guard.check_made(hold.project)  # who made it may not have come to that
             # Where they stand, which need not be where they would stand if they were made now.
             await self._sums.keep(self._hold(name, map(_labels, existing)))
             return Creation.ADOPTED
         try:
-            if policy is not PullPolicy.MISSING:  # what is missing Compose pulls by itself
-                for image in app.images:
-                    await provide_image(self._engine, self._settings.images, image, policy)
-            await self._up(name, ("--no-start",), secret_values(order.spec))
-            await self._check_made(name)
-            await self._sums.enforce(hold)
-        except (RuntimeFailedError, asyncio.CancelledError):
-            await asyncio.shield(self._undo(name, there))
+            await self._make(order, app, hold)
+        except BaseException:
+            with suppress(RuntimeUnavailableError):  # what is left is looked at before it starts
+                await asyncio.shield(self._undo(name, there))
             raise
         return Creation.REPLACED if existing else Creation.CREATED
+
+    async def _make(self, order: Order, app: Application, hold: Hold) -> None:
+        """Have Compose make what it may, with nothing of it started. What it may not be is removed
+        at once: somebody else could start it."""
+        name, hidden = order.workload_id, secret_values(order.spec)
+        await self._check_files(name, hold, hidden)
+        policy = pull_policy(order.spec.metadata, self._settings.images.pull_policy)
+        if policy is not PullPolicy.MISSING:  # what is missing Compose pulls by itself
+            for image in app.images:
+                await provide_image(self._engine, self._settings.images, image, policy)
+        await self._up(name, ("--no-start",), hidden)
+        try:
+            await self._guard.check_made(hold.project)
+        except RuntimeFailedError:
+            for each in await self._guard.containers(hold.project):
+                await self._engine.delete(text(each, "Id"))
+            raise
+        await self._sums.enforce(hold)
+
+    async def _check_files(self, name: WorkloadId, hold: Hold, hidden: frozenset[str]) -> None:
+        resolved = await self._call(name, ("config",), self._settings.call_timeout, hidden)
+        await self._guard.check_resolved(resolved, self._folder(name).path, hold)
 
     async def start(self, workload_id: WorkloadId) -> None:
         """Run every service that is not done; nothing happens where all of them run."""
@@ -168,6 +182,7 @@ class ComposeRuntime:
         if is_up([await self._alone(workload_id, each) for each in shown]):
             await self._sums.keep(hold)
             return
+        await self._guard.check_made(hold.project)
         await self._sums.enforce(hold)
         for each in shown:
             if flag(each, "State", "Paused"):
@@ -176,6 +191,7 @@ class ComposeRuntime:
         if is_lone and await self._have_started(shown):
             return
         hidden = frozenset().union(*map(secrets, shown))
+        await self._check_files(workload_id, hold, hidden)  # they may be of a cut-off creation
         await self._up(workload_id, ("--detach",), hidden)
 
     async def stop(self, workload_id: WorkloadId, grace: timedelta) -> None:
@@ -283,7 +299,7 @@ class ComposeRuntime:
         words: Sequence[str],
         timeout: timedelta,
         hidden: frozenset[str] = frozenset(),
-    ) -> None:
+    ) -> str:
         """Call Compose; where it fails and the daemon is silent, that is what is the matter."""
         folder, name = self._folder(workload_id), project(self._owner, workload_id)
         if not folder.exists():
@@ -291,7 +307,7 @@ class ComposeRuntime:
                 FailureCode.RUNTIME_ERROR, f"the files of project {name} are gone; apply it anew"
             )
         try:
-            await self._compose.run(folder, name, words, timeout, hidden)
+            return await self._compose.run(folder, name, words, timeout, hidden)
         except RuntimeFailedError as error:
             await self._engine.version()
             raise await with_holder(self._engine, self._owner, error) from error
@@ -326,19 +342,6 @@ class ComposeRuntime:
         except EngineError:
             return False
         return True
-
-    async def _check_made(self, workload_id: WorkloadId) -> None:
-        """Look at what Compose really made, before it is started. What may not be is removed at
-        once: a container that is there could be started by anybody."""
-        if self._settings.allow_privileged:
-            return
-        made = await self._containers(workload_id)
-        try:
-            check_made(((service_of(each), each) for each in made), sockets(self._engine.endpoint))
-        except RuntimeFailedError:
-            for each in made:
-                await self._engine.delete(text(each, "Id"))
-            raise
 
     async def _undo(self, workload_id: WorkloadId, there: Remains) -> None:
         """After a failed creation: the old files, or nothing at all where there was nothing."""
@@ -391,10 +394,3 @@ class ComposeRuntime:
 
 def _labels(shown: Document) -> Mapping[str, str]:
     return texts(shown, "Config", "Labels")
-
-
-def _is_up_to_date(shown: Sequence[Document], app: Application, order: Order) -> bool:
-    """Whether every container is of this order, and every service that is expected has one."""
-    wanted = (order.revision_id, order.spec_hash)
-    found = {(_labels(each).get(REVISION), _labels(each).get(SPEC_HASH)) for each in shown}
-    return found == {wanted} and app.expected <= set(map(service_of, shown))

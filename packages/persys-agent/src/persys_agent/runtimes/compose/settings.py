@@ -20,6 +20,7 @@ class ComposeSettings:
     ``binary``: the command, such as ``docker compose``; empty for whichever is there.
     ``images``: how the images of services are pulled where Compose does not do it by itself, and
     which ``config.json`` (as ``docker login`` writes it) both take logins from.
+    ``private``: folders of the agent that no application may have, beside that of the projects.
     ``cgroups``: where the kernel's control groups are mounted.
     ``up_timeout``: for a creation, with all of its pulls. ``call_timeout``: for everything else.
     """
@@ -27,6 +28,7 @@ class ComposeSettings:
     binary: str = ""
     allow_privileged: bool = False
     images: DockerSettings = DockerSettings()
+    private: tuple[Path, ...] = ()
     cgroups: Path = CGROUPS
     up_timeout: timedelta = timedelta(minutes=15)
     call_timeout: timedelta = timedelta(seconds=60)

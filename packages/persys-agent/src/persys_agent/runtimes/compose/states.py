@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from attrs import frozen
 
 from persys_agent.runtimes.docker.documents import Document, text, texts
-from persys_agent.runtimes.port import Instance
+from persys_agent.runtimes.docker.labels import REVISION, SPEC_HASH
+from persys_agent.runtimes.port import Instance, Order
 from persys_core.model.ids import WorkloadId
 from persys_core.model.observation import AgentState
 from persys_core.model.remarks import Remark, remark_of
@@ -23,6 +24,7 @@ __all__ = [
     "application_instance",
     "is_active",
     "is_up",
+    "is_up_to_date",
     "service_of",
 ]
 
@@ -50,6 +52,14 @@ def is_active(shown: Document) -> bool:
 def is_up(containers: Sequence[ServiceContainer]) -> bool:
     """Whether everything runs that is not done."""
     return _state(containers)[0] is AgentState.RUNNING
+
+
+def is_up_to_date(shown: Sequence[Document], order: Order, expected: frozenset[str]) -> bool:
+    """Whether every container is of this order, and every service that is expected has one."""
+    wanted = (order.revision_id, order.spec_hash)
+    labels = [texts(each, "Config", "Labels") for each in shown]
+    found = {(each.get(REVISION), each.get(SPEC_HASH)) for each in labels}
+    return found == {wanted} and expected <= set(map(service_of, shown))
 
 
 def application_instance(

@@ -235,13 +235,17 @@ class Engine:
 
     async def volumes(self, labels: Mapping[str, str]) -> Sequence[str]:
         """The names of the volumes with these labels."""
+        return [str(each.get("Name", "")) for each in await self.shown_volumes(labels)]
+
+    async def shown_volumes(self, labels: Mapping[str, str]) -> Sequence[Document]:
+        """The volumes with these labels, as the Engine shows them."""
         wanted = [f"{name}={value}" for name, value in labels.items()]
 
-        async def ask(docker: Docker) -> Sequence[str]:
+        async def ask(docker: Docker) -> Sequence[Document]:
             found: Document = await docker.volumes.list(  # type: ignore[no-untyped-call]
                 filters={"label": wanted}
             )
-            return [str(each.get("Name", "")) for each in items(found, "Volumes")]
+            return items(found, "Volumes")
 
         return await self._read(ask)
 

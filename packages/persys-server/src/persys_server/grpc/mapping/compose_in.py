@@ -21,6 +21,7 @@ _REPOSITORY = re.compile(
     r"((https?|ssh|git)://[^\s/]+/\S+|[A-Za-z0-9._-]+@[A-Za-z0-9.-]+:\S+)\Z", re.IGNORECASE
 )
 _REF = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/@+-]{0,254}\Z")
+_TEXT_TAG, _MERGE_TAG = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -79,7 +80,42 @@ def _check_yaml(fields: Fields, text: str) -> None:
     except RecursionError:
         fields.add("inline_yaml", "nested too deeply to be read")
     else:
+        if problem := _key_problem(root):
+            fields.add("inline_yaml", problem)
+            return
         _check_services(fields, root, text)
+
+
+def _key_problem(root: yaml.Node | None) -> str:
+    """Keys that are no texts, and keys that are there twice: readers of YAML differ in what they
+    are, so that an agent and its Compose could see different services."""
+    waiting, seen = [root], set[int]()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            waiting.extend(node.value)
+        elif isinstance(node, yaml.MappingNode):
+            if problem := _problem_of_keys(node):
+                return problem
+            waiting.extend(value for _, value in node.value)
+    return ""
+
+
+def _problem_of_keys(node: yaml.MappingNode) -> str:
+    found: set[str] = set()
+    for key, _ in node.value:
+        line = key.start_mark.line + 1
+        if not isinstance(key, yaml.ScalarNode):
+            return f"a key in line {line} is no text; accepted are texts"
+        if key.tag != (_MERGE_TAG if key.value == "<<" else _TEXT_TAG):
+            return f"the key in line {line} is no text; accepted is {quoted(key.value)}, in quotes"
+        if key.value in found:
+            return f"the key {quoted(key.value)} in line {line} was there before; accepted is one"
+        found.add(key.value)
+    return ""
 
 
 def _check_services(fields: Fields, root: yaml.Node | None, text: str) -> None:
