@@ -98,6 +98,31 @@ def test_a_damaged_file_is_never_deleted(tmp_path: Path, content: bytes) -> None
     assert path.read_bytes() == content
 
 
+def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    """A path that was mistaken costs nobody a table."""
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE songs (name)")
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(StateError, match=r"of another program \(it has songs\)"):
+        StateFile(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("key", ["newest_epoch", "kinds_used"])
+async def test_notes_that_make_no_sense_end_the_start(tmp_path: Path, key: str) -> None:
+    """A sentence, and no traceback."""
+    path = tmp_path / "state.db"
+    file = StateFile(path)
+    file.save(meta=[(key, "7x")])
+    file.close()
+    async with StateThread(path) as thread:
+        with pytest.raises(StateError, match="make no sense"):
+            await AgentState(thread).load()
+
+
 def test_a_place_where_no_state_can_be_is_told(tmp_path: Path) -> None:
     """A folder in its place, or a file in the way of its folder: a sentence, and no traceback."""
     (tmp_path / "state.db").mkdir()

@@ -40,6 +40,8 @@ CREATE TABLE tasks (
 ) STRICT;
 """
 
+_TABLES = frozenset(("meta", "workloads", "tasks"))
+
 _WHOLE = ("BEGIN IMMEDIATE", "COMMIT", ("ROLLBACK",))
 _PART = ("SAVEPOINT part", "RELEASE part", ("ROLLBACK TO part", "RELEASE part"))
 
@@ -81,13 +83,7 @@ class StateFile:
 
     def load(self) -> Contents:
         """Everything that is in it. Raises ``StateError`` where a record makes no sense."""
-        return self._guarded(
-            lambda: Contents(
-                tuple(workload_from(row) for row in self._rows("workloads", "id")),
-                tuple(task_from(row) for row in self._rows("tasks", "serial")),
-                {str(row["key"]): str(row["value"]) for row in self._rows("meta", "key")},
-            )
-        )
+        return self._guarded(self._contents)
 
     def save(
         self,
@@ -158,6 +154,13 @@ class StateFile:
                 f"BEGIN;{_SCHEMA}PRAGMA user_version = {_VERSION};COMMIT;"
             )
 
+    def _contents(self) -> Contents:
+        return Contents(
+            tuple(workload_from(row) for row in self._rows("workloads", "id")),
+            tuple(task_from(row) for row in self._rows("tasks", "serial")),
+            {str(row["key"]): str(row["value"]) for row in self._rows("meta", "key")},
+        )
+
     def _rows(self, table: str, order: str) -> Iterable[dict[str, object]]:
         return self._connection.execute(f"SELECT * FROM {table} ORDER BY {order}")
 
@@ -180,6 +183,7 @@ def _connected(path: Path) -> sqlite3.Connection:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         connection.row_factory = _named
+        _refuse_foreign(connection, path)
         for pragma in ("journal_mode = WAL", "synchronous = FULL", "busy_timeout = 5000"):
             connection.execute(f"PRAGMA {pragma}")
     except (sqlite3.DatabaseError, OSError) as error:
@@ -190,6 +194,19 @@ def _connected(path: Path) -> sqlite3.Connection:
             " to begin without it"
         ) from error
     return connection
+
+
+def _refuse_foreign(connection: sqlite3.Connection, path: Path) -> None:
+    """Raises ``StateError`` for a database that has tables and none of ours; nothing is written."""
+    found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    names = {str(row["name"]) for row in found}
+    if names and names.isdisjoint(_TABLES):
+        connection.close()
+        raise StateError(
+            f"the state {path} is a database of another program (it has"
+            f" {', '.join(sorted(names))}); it is left as it is: give this agent a"
+            " state of its own (state_store_path)"
+        )
 
 
 def _named(cursor: sqlite3.Cursor, row: tuple[object, ...]) -> dict[str, object]:

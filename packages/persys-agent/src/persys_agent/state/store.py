@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from persys_agent.state.file import StateFile
+from persys_agent.state.lock import StateError
 from persys_agent.state.records import Task, Workload
 from persys_core.model.ids import WorkloadId
 from persys_core.model.states import WorkloadType
@@ -44,9 +45,14 @@ class AgentState:
         contents = await self._file.call(StateFile.load)
         self._workloads = {each.id: each for each in contents.workloads}
         self._tasks = contents.tasks
-        self._epoch = int(contents.meta.get(_EPOCH, "0"))
-        names = contents.meta.get(_KINDS, "").split()
-        self._kinds = frozenset(map(WorkloadType, names))
+        try:
+            self._epoch = int(contents.meta.get(_EPOCH, "0"))
+            self._kinds = frozenset(map(WorkloadType, contents.meta.get(_KINDS, "").split()))
+        except ValueError as error:
+            raise StateError(
+                f"the state's notes make no sense ({error}); the file is left as it is: move it"
+                " away to begin without it"
+            ) from error
 
     @property
     def loaded_tasks(self) -> tuple[Task, ...]:

@@ -48,6 +48,7 @@ LEAST_MEMORY_MB = 6
 """The Engine takes no lower limit."""
 _COMPOSE_LABELS = "com.docker.compose."
 _NANOS_PER_MILLICORE = 1_000_000
+_LEAST_MILLICORES = 10
 _BYTES_PER_MB = 1024 * 1024
 _NANOS_PER_SECOND = 1_000_000_000
 _LAST_PORT = 65535
@@ -109,11 +110,14 @@ def _host_config(
     order: Order, body: ContainerSpec, settings: DockerSettings, kept: Sequence[KeptVolume]
 ) -> Document:
     if body.privileged and not settings.allow_privileged:
-        raise _invalid("privileged containers are not allowed on this node")
+        raise _invalid(
+            "privileged containers are not allowed on this node; take privileged out of the spec,"
+            " or have the node's operator set allow_privileged"
+        )
     resources = order.spec.resources
     memory = memory_limit(resources)
     return {
-        "NanoCpus": resources.amounts.get(CPU, 0) * _NANOS_PER_MILLICORE,
+        "NanoCpus": _cpu_limit(resources) * _NANOS_PER_MILLICORE,
         "Memory": memory,
         "MemorySwap": memory,
         "Privileged": body.privileged,
@@ -121,6 +125,13 @@ def _host_config(
         "PortBindings": port_bindings(body.ports, settings.publish_address),
         "Mounts": _mounts(order, body, kept),
     }
+
+
+def _cpu_limit(resources: Resources) -> int:
+    """In millicores; 0 is none. The kernel takes no less than the least one, so who asks for less
+    gets that."""
+    wanted = resources.amounts.get(CPU, 0)
+    return max(wanted, _LEAST_MILLICORES) if wanted else 0
 
 
 def memory_limit(resources: Resources) -> int:
