@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from attrs import evolve
 
 from persys_core.model.ids import NodeId
 from persys_core.model.observation import AgentState
-from persys_core.model.states import RestartPolicy
+from persys_core.model.states import RestartPolicy, WorkloadType
 from persys_core.sim.agent_runtime import Look
 from persys_core.sim.agent_settings import AgentSettings, existing_agent
 from persys_core.sim.clock import VirtualClock
 from persys_core.testing.virtual import virtual_time
-from tests.builders import Driver, container, machine, running_cluster
+from tests.builders import Driver, container, machine, registration, running_cluster
 
 pytestmark = pytest.mark.slow
 
@@ -69,3 +70,29 @@ async def test_what_was_just_sent_is_not_to_blame(
             assert "dockerd does not answer" in view.status.failure.message
         await driver.wait(minutes=10)
         assert await driver.status("w") == "Running"
+
+
+@virtual_time()
+async def test_an_agent_that_offers_a_type_no_more_is_told_of(clock: VirtualClock) -> None:
+    """Once for all, and as the reason of what runs there, without a write per workload."""
+    async with running_cluster(clock, machine("n1")) as driver:
+        await driver.apply("w")
+        await driver.wait(minutes=1)
+        node = (await driver.cluster.api().queries.get_node("n1"))[0].node
+        offer = evolve(
+            registration("n1"), endpoint=node.endpoint, workload_types=frozenset({WorkloadType.VM})
+        )
+        await driver.cluster.api().admission.register_node(offer)
+        [told] = await driver.events("NodeTypesChanged")
+        assert (told.node_id, told.reason) == ("n1", "offers no more: compose, container")
+        status = (await driver.view("w")).status
+        assert status.status == "Running"
+        assert status.reason is not None
+        assert status.reason.code == "runtime_silent"
+        assert "n1 offers no container now" in status.reason.message
+        await driver.cluster.api().admission.register_node(
+            evolve(offer, workload_types=frozenset(WorkloadType))
+        )
+        reason = (await driver.events("NodeTypesChanged"))[-1].reason
+        assert reason == "offers again: compose, container, microvm"
+        assert (await driver.view("w")).status.reason is None

@@ -28,6 +28,7 @@ from persys_core.model.cluster import ClusterMarker
 from persys_core.model.errors import FieldError, InvalidInputError
 from persys_core.model.event import EventType
 from persys_core.model.ids import NodeId, is_valid_id
+from persys_core.model.node import Node
 from persys_core.model.usage import NodeUsage
 from persys_core.model.volume import VolumeId
 from persys_core.modes.evidence import judge_work
@@ -77,20 +78,20 @@ class NodeAdmission:
             self._announced.note(request)
             await self._heard_while_frozen(request.node_id, self._config.liveness.returning_lease)
             return self._refused(FROZEN_REASON)
-        new = self._view.node(request.node_id) is None
+        before = self._view.node(request.node_id)
         try:
             await self._reads.through(Key.node(request.node_id))
-            new = self._view.node(request.node_id) is None
+            before = self._view.node(request.node_id)
             await self._end_releases(request.node_id)
             outcome = await self._committer.transact(lambda: self._decide_register(request))
         except StoreUnavailableError as error:
             return self._refused(f"{FROZEN_REASON}: {error}")
         if isinstance(outcome, Refusal):
             return self._id_taken(request, outcome)
-        return await self._registered(request, new=new, was_fenced=outcome)
+        return await self._registered(request, before.value if before else None, was_fenced=outcome)
 
     async def _registered(
-        self, request: RegisterNode, *, new: bool, was_fenced: bool
+        self, request: RegisterNode, before: Node | None, *, was_fenced: bool
     ) -> RegisterAnswer:
         if request.boot_id:
             known = self._beats.get(request.node_id)
@@ -99,8 +100,10 @@ class NodeAdmission:
             self._fence_ended(request.node_id)
         expires = await self._ports.liveness.touch(request.node_id, self._config.liveness.lease)
         self._on_heard(request.node_id)
-        if new:
+        if before is None:
             self._joined(request)
+        else:
+            self._tell_types(before, request)
         return RegisterAnswer(True, "registered", self._config.liveness.heartbeat_interval, expires)
 
     async def heartbeat(self, beat: Heartbeat) -> HeartbeatAnswer:
@@ -199,6 +202,17 @@ class NodeAdmission:
             reason="registered",
             details={"status": "Ready", "agent_endpoint": request.endpoint},
         )
+
+    def _tell_types(self, before: Node, request: RegisterNode) -> None:
+        """That a node offers a type no more is how its agent says that a runtime is silent."""
+        gone = sorted(before.workload_types - request.workload_types)
+        back = sorted(request.workload_types - before.workload_types)
+        parts = (("offers no more: ", gone), ("offers again: ", back))
+        text = "; ".join(word + ", ".join(types) for word, types in parts if types)
+        if text:
+            self._events.publish(
+                EventType.NODE_TYPES_CHANGED, node_id=request.node_id, reason=text, code=text
+            )
 
     # Heartbeats
 

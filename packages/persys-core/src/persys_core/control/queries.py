@@ -152,7 +152,7 @@ class Queries:
         status = self._status(stored.value)
         status = _as_imported(stored.value, status)
         if assignment is not None:
-            status = self._as_seen(status, assignment.value.node_id)
+            status = self._as_seen(stored.value, status, assignment.value.node_id)
         return WorkloadView(
             workload=stored.value,
             status=status,
@@ -165,18 +165,33 @@ class Queries:
         stored = self._view.status(workload.id)
         return stored.value if stored else created(workload, workload.created_at)
 
-    def _as_seen(self, status: StatusRecord, node_id: NodeId) -> StatusRecord:
-        """With the reason that its node is silent, which is not worth a write per workload, else
-        that it runs and is not well."""
+    def _as_seen(self, workload: Workload, status: StatusRecord, node_id: NodeId) -> StatusRecord:
+        """With the reason that its node, or the runtime there, is silent, which is not worth a
+        write per workload, else that it runs and is not well."""
         if status.reason is not None:
             return status
         if self._node_views.is_heard(node_id):
-            return _with_remark(status)
+            return self._unseen(workload, status, node_id) or _with_remark(status)
         reason = self._node_views.health(node_id).reason
         since = self._ports.liveness.expired_since(node_id) or status.updated_at
         return evolve(
             status, reason=Reason("node_not_ready", f"node {node_id}: {reason}", since=since)
         )
+
+    def _unseen(
+        self, workload: Workload, status: StatusRecord, node_id: NodeId
+    ) -> StatusRecord | None:
+        """Where it runs on a node that offers its type no more: an agent whose runtime does not
+        answer says so by that."""
+        node, kind = self._view.node(node_id), workload.spec.type
+        runs = status.status is WorkloadStatus.RUNNING and workload.imported is None
+        if node is None or not runs or kind in node.value.workload_types:
+            return None
+        text = (
+            f"node {node_id} offers no {kind} now, so its runtime does not answer; what it runs"
+            " goes on unseen"
+        )
+        return evolve(status, reason=Reason("runtime_silent", text, since=status.updated_at))
 
     def _statuses(self) -> dict[str, int]:
         counts: Counter[WorkloadStatus] = Counter()

@@ -45,6 +45,7 @@ class EventType(StrEnum):
     DRAIN_DEADLINE = "DrainDeadline"
     NODE_FENCED = "NodeFenced"
     NODE_FENCE_ENDED = "NodeFenceEnded"
+    NODE_TYPES_CHANGED = "NodeTypesChanged"
     NODE_ID_TAKEN = "NodeIdTaken"
     VOLUME_RELEASED = "VolumeReleased"
     NODE_OVERCOMMITTED = "NodeOvercommitted"

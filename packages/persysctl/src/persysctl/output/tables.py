@@ -187,6 +187,8 @@ def remarks(view: pb.NodeView, *, taints: bool) -> str:
     fence = f" ({view.fence_reason})" if view.fence_reason else ""
     trouble = [f"fenced{fence}"] if view.fenced else []
     trouble += ["overcommitted"] if view.overcommitted else []
+    if view.status == "Ready" and not view.supported_workload_types:
+        trouble.append("no runtime answers there")
     if view.status not in ("Ready", "") and view.status_reason and not intent:
         trouble.append(view.status_reason)
     marks = [f"taint {taint(each)}" for each in view.taints] if taints else []
