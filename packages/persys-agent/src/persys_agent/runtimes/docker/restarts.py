@@ -22,6 +22,8 @@ from persys_core.model.secrets import scrubbed
 __all__ = ["RestartWatch"]
 
 _REMEMBERED = 10_000
+_ASKS = 3
+"""How often the last end is asked for: the Engine counts a restart before it notes the rest."""
 
 LastExit = Callable[[str, datetime, datetime], Awaitable[int | None]]
 """The code of a container's end that was between these instants, if that is still known."""
@@ -35,6 +37,7 @@ class _Known:
     restarts: deque[tuple[datetime, int]] = Factory(deque)
     exit_code: int | None = None
     last_words: str = ""
+    asks_left: int = 0
 
     def lately(self, now: datetime) -> int:
         while self.restarts and self.restarts[0][0] <= now - RESTARTS_WITHIN:
@@ -74,9 +77,16 @@ class RestartWatch:
         self._remember(container, known)
         if new > 0:
             known.restarts.append((now, new))
-            known.exit_code, words = await self._ending(container, shown, words)
+            known.asks_left = _ASKS
+        if known.asks_left:
+            code, words = await self._ending(container, shown, words)
+            known.asks_left = known.asks_left - 1 if code is None else 0
+            if not known.asks_left:
+                known.exit_code = code
         if words.lines:
             known.last_words = last_line(scrubbed(words.lines, secrets(shown)))
+        if known.asks_left and known.exit_code is None:
+            return ""  # half a remark would stand for minutes; the next look knows the rest
         return restarts_text(known.lately(now), known.exit_code, known.last_words)
 
     async def _ending(
