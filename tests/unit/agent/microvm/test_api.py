@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import socket
 import tempfile
@@ -38,12 +37,21 @@ async def firecracker(folder: Path) -> AsyncIterator[FirecrackerApi]:
     api = FirecrackerApi(path, timedelta(seconds=10))
     try:
         async with asyncio.timeout(10):
-            while not os.path.exists(path):  # noqa: ASYNC110, ASYNC240  # a local socket
+            # The socket is there before anybody listens.
+            while not await _answers(api):  # noqa: ASYNC110  # another process
                 await asyncio.sleep(0.01)
         yield api
     finally:
         process.kill()
         await process.wait()
+
+
+async def _answers(api: FirecrackerApi) -> bool:
+    try:
+        await api.info()
+    except RuntimeUnavailableError:
+        return False
+    return True
 
 
 async def prepare(api: FirecrackerApi, folder: Path) -> None:
